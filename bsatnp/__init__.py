@@ -1,0 +1,1 @@
+"""Neural processes with declared symmetries: the Biased Scan Attention Transformer Neural Process."""
