@@ -1,0 +1,114 @@
+"""Groups that act on named components of an index set."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from bsatnp._types import Key
+
+
+class On(eqx.Module):
+    """A group that acts on one named component of an index set and leaves the others alone.
+
+    **Shapes.** Points are mappings from names to `(point, dim)`; a pair is two mappings to `(dim,)`.
+
+    Args:
+        component: the name.
+        group: what acts on it.
+    """
+
+    component: str = eqx.field(static=True)
+    group: Any
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Whether a common shift of the component changes nothing."""
+        return bool(getattr(self.group, "shift_invariant", False))
+
+    def sample(self, *, key: Key) -> Any:
+        """Draw an element of the group."""
+        return self.group.sample(key=key)
+
+    def identity(self) -> Any:
+        """The identity of the group."""
+        return self.group.identity()
+
+    def compose(self, g: Any, h: Any) -> Any:
+        """Composition in the group."""
+        return self.group.compose(g, h)
+
+    def inverse(self, g: Any) -> Any:
+        """Inverse in the group."""
+        return self.group.inverse(g)
+
+    def act(self, g: Any, points: Mapping[str, Any]) -> dict[str, Any]:
+        """Move the component."""
+        return {**points, self.component: self.group.act(g, points[self.component])}
+
+    def invariants(self, p: Mapping[str, Any], q: Mapping[str, Any]) -> Array:
+        """The invariants of the component's pair."""
+        return self.group.invariants(p[self.component], q[self.component])
+
+
+class Product(eqx.Module):
+    """Independent actions on different components, such as space and time.
+
+    **Shapes.** As `On`. Elements are tuples with one element for each factor; invariants are joined end to end.
+
+    Args:
+        factors: groups made with `On`, no two of them on the same component.
+
+    Raises:
+        ValueError: a factor that names no component, or one that another factor has named.
+    """
+
+    factors: tuple[On, ...]
+
+    def __init__(self, *factors: On):
+        names = [component for factor in factors for component in components(factor)]
+        if not factors or len(set(names)) != len(names) or any(not components(factor) for factor in factors):
+            raise ValueError(f"`factors` must be groups `On` different components, got {names}.")
+        self.factors = factors
+
+    def sample(self, *, key: Key) -> tuple:
+        """Draw an element of every factor."""
+        keys = jax.random.split(key, len(self.factors))
+        return tuple(factor.sample(key=k) for factor, k in zip(self.factors, keys, strict=True))
+
+    def identity(self) -> tuple:
+        """The identities."""
+        return tuple(factor.identity() for factor in self.factors)
+
+    def compose(self, g: tuple, h: tuple) -> tuple:
+        """Composition, factor by factor."""
+        return tuple(f.compose(a, b) for f, a, b in zip(self.factors, g, h, strict=True))
+
+    def inverse(self, g: tuple) -> tuple:
+        """Inverses, factor by factor."""
+        return tuple(f.inverse(a) for f, a in zip(self.factors, g, strict=True))
+
+    def act(self, g: tuple, points: Mapping[str, Any]) -> dict[str, Any]:
+        """Move every component by its own element."""
+        for factor, element in zip(self.factors, g, strict=True):
+            points = factor.act(element, points)
+        return dict(points)
+
+    def invariants(self, p: Mapping[str, Any], q: Mapping[str, Any]) -> Array:
+        """The invariants of every factor, joined."""
+        return jnp.concatenate([factor.invariants(p, q) for factor in self.factors])
+
+
+def components(group: Any) -> tuple[str, ...]:
+    """The names of the components that a group made with `On` or `Product` acts on; empty for a bare group."""
+    return tuple(factor.component for factor in factors(group))
+
+
+def factors(group: Any) -> tuple[On, ...]:
+    """The `On` parts of a group made with `On` or `Product`."""
+    if isinstance(group, On):
+        return (group,)
+    return tuple(group.factors) if isinstance(group, Product) else ()

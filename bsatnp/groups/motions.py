@@ -1,0 +1,144 @@
+"""Motions of flat space and of the sphere."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bsatnp._types import Key
+from bsatnp.groups.protocol import at_least_one, matmul
+
+
+class Euclidean(eqx.Module):
+    """Rotations, reflections and shifts of a `dim`-dimensional space.
+
+    **Units.** The invariant is the distance, in the units of the coordinates.
+
+    Args:
+        dim: width of the component.
+        scale: standard deviation of sampled shifts.
+    """
+
+    dim: int = eqx.field(static=True, default=2)
+    scale: float = eqx.field(static=True, default=10.0)
+
+    shift_invariant = True
+
+    def __check_init__(self):
+        at_least_one("dim", self.dim)
+
+    def sample(self, *, key: Key) -> tuple[Float[Array, "dim dim"], Float[Array, " dim"]]:
+        """Draw an orthogonal matrix, uniformly, and a normal shift."""
+        rotation, shift = jax.random.split(key)
+        return jax.random.orthogonal(rotation, self.dim), self.scale * jax.random.normal(shift, (self.dim,))
+
+    def identity(self) -> tuple[Float[Array, "dim dim"], Float[Array, " dim"]]:
+        """The unit matrix and no shift."""
+        return jnp.eye(self.dim), jnp.zeros(self.dim)
+
+    def compose(self, g: tuple[Array, Array], h: tuple[Array, Array]) -> tuple[Array, Array]:
+        """The product of two motions."""
+        return matmul(g[0], h[0]), matmul(g[0], h[1]) + g[1]
+
+    def inverse(self, g: tuple[Array, Array]) -> tuple[Array, Array]:
+        """The motion back."""
+        return g[0].T, -matmul(g[0].T, g[1])
+
+    def act(self, g: tuple[Array, Array], points: Float[Array, "point dim"]) -> Float[Array, "point dim"]:
+        """Turn every point about the origin, then shift it."""
+        return matmul(points, g[0].T.astype(points.dtype)) + g[1][None].astype(points.dtype)
+
+    def invariants(self, p: Float[Array, " dim"], q: Float[Array, " dim"]) -> Float[Array, " 1"]:
+        """The distance, with a zero gradient where the points coincide."""
+        return safe_norm(p - q)[None]
+
+
+class SO3(eqx.Module):
+    """Rotations of the sphere.
+
+    **Shapes.** With `dim` 2 points are (longitude, latitude); with `dim` 3 they are unit vectors.
+
+    **Units.** Longitude and latitude in degrees, in that order. The invariant is the great-circle angle, in degrees for
+    either kind of points, accurate for neighbours and antipodes alike; its gradient is zero at both.
+
+    Args:
+        dim: 2 for (longitude, latitude), 3 for unit vectors.
+
+    Raises:
+        ValueError: from `check`, latitudes beyond ±90 degrees or vectors that are not of unit length.
+
+    **Reference.** The geodesic bias of the paper's appendix on spherical GPs.
+    """
+
+    dim: int = eqx.field(static=True, default=2)
+
+    shift_invariant = False
+
+    def __check_init__(self):
+        if self.dim not in (2, 3):
+            raise ValueError(f"`dim` must be 2 (longitude, latitude) or 3 (unit vectors), got {self.dim}.")
+
+    def sample(self, *, key: Key) -> Float[Array, "3 3"]:
+        """Draw a rotation matrix, uniformly."""
+        q = jax.random.orthogonal(key, 3)
+        return q * jnp.sign(jnp.linalg.det(q))
+
+    def identity(self) -> Float[Array, "3 3"]:
+        """The unit matrix."""
+        return jnp.eye(3)
+
+    def compose(self, g: Float[Array, "3 3"], h: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
+        """The matrix product."""
+        return matmul(g, h)
+
+    def inverse(self, g: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
+        """The transpose."""
+        return g.T
+
+    def act(self, g: Float[Array, "3 3"], points: Float[Array, "point dim"]) -> Float[Array, "point dim"]:
+        """Rotate every point; x points to longitude 0 and latitude 0, z to the north pole."""
+        if self.dim == 3:
+            return matmul(points, g.T.astype(points.dtype))
+        moved = matmul(_unit_vectors(points), g.T.astype(points.dtype))
+        x, y, z = moved[:, 0], moved[:, 1], moved[:, 2]
+        return jnp.degrees(jnp.stack([jnp.arctan2(y, x), jnp.arctan2(z, jnp.hypot(x, y))], -1))
+
+    def invariants(self, p: Float[Array, " dim"], q: Float[Array, " dim"]) -> Float[Array, " 1"]:
+        """The great-circle angle."""
+        if self.dim == 3:
+            near, far = jnp.sum((p - q) ** 2), jnp.sum((p + q) ** 2)
+        else:
+            lon, lat, sum_lat = (jnp.radians(x / 2) for x in (p[0] - q[0], p[1] - q[1], p[1] + q[1]))
+            cosines = jnp.cos(jnp.radians(p[1])) * jnp.cos(jnp.radians(q[1]))
+            # squared half chords to the point (haversine) and to its antipode, both sums of squares
+            near = jnp.sin(lat) ** 2 + cosines * jnp.sin(lon) ** 2
+            far = jnp.sin(sum_lat) ** 2 + cosines * jnp.cos(lon) ** 2
+        inside = (near > 0) & (far > 0)
+        angle = 2 * jnp.arctan2(jnp.sqrt(jnp.where(inside, near, 1)), jnp.sqrt(jnp.where(inside, far, 1)))
+        return jnp.degrees(jnp.where(inside, angle, jnp.where(near > 0, jnp.pi, 0)))[None]
+
+    def check(self, points: Any) -> None:
+        """Raise ValueError for points that are not on the sphere."""
+        if self.dim == 2 and jnp.any(jnp.abs(points[..., 1]) > 90.001):
+            raise ValueError(
+                "Points of `SO3` are (longitude, latitude) in degrees; the second column goes up to "
+                f"{float(jnp.max(jnp.abs(points[..., 1]))):.6g}, beyond 90."
+            )
+        if self.dim == 3:
+            off = float(jnp.max(jnp.abs(jnp.sum(jnp.asarray(points) ** 2, -1) - 1), initial=0))
+            if off > 1e-3:
+                raise ValueError(f"Points of `SO3(dim=3)` must be unit vectors, got squared lengths off by {off:.3g}.")
+
+
+def safe_norm(x: Float[Array, " dim"]) -> Float[Array, ""]:
+    """Euclidean length with a zero gradient at zero."""
+    square = jnp.sum(x**2)
+    inside = square > 0
+    return jnp.where(inside, jnp.sqrt(jnp.where(inside, square, 1)), 0)
+
+
+def _unit_vectors(points: Float[Array, "point 2"]) -> Float[Array, "point 3"]:
+    lon, lat = jnp.radians(points[:, 0]), jnp.radians(points[:, 1])
+    return jnp.stack([jnp.cos(lat) * jnp.cos(lon), jnp.cos(lat) * jnp.sin(lon), jnp.sin(lat)], -1)

@@ -1,0 +1,54 @@
+"""The interface of a group, and what the groups here share."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from bsatnp._types import Key
+
+
+@runtime_checkable
+class Group(Protocol):
+    """What a symmetry has to offer. Any class with these methods is a group; no base class is needed.
+
+    Elements are arrays or pytrees of arrays. A group whose invariants do not change when the same vector is added to
+    both points may say so with an attribute `shift_invariant = True`: large coordinates are then centred without loss.
+    A group that accepts only some points may offer `check(points)`, which raises ValueError.
+    """
+
+    def sample(self, *, key: Key) -> Any:
+        """Draw an element at random."""
+        ...
+
+    def identity(self) -> Any:
+        """The element that moves nothing."""
+        ...
+
+    def compose(self, g: Any, h: Any) -> Any:
+        """The element that acts as `h` first and `g` second."""
+        ...
+
+    def inverse(self, g: Any) -> Any:
+        """The element that undoes `g`."""
+        ...
+
+    def act(self, g: Any, points: Any) -> Any:
+        """Move points: `(point, dim)` to `(point, dim)`."""
+        ...
+
+    def invariants(self, p: Any, q: Any) -> Array:
+        """What the action leaves unchanged of one pair of points: a vector, zero where the points coincide."""
+        ...
+
+
+def matmul(a: Array, b: Array) -> Array:
+    """Product of matrices in full precision on every backend."""
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
+def at_least_one(name: str, value: int) -> None:
+    """Raise ValueError unless `value` is at least 1."""
+    if value < 1:
+        raise ValueError(f"`{name}` must be at least 1, got {value}.")
