@@ -1,0 +1,44 @@
+"""The interface of a bias."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+class AbstractBias(eqx.Module):
+    """Interface of a bias: a score for each head, from one pair of points."""
+
+    @property
+    @abc.abstractmethod
+    def groups(self) -> tuple[Any, ...]:
+        """The groups whose invariants the bias is a function of."""
+
+    @abc.abstractmethod
+    def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
+        """Scores of one pair, query first."""
+
+    def tile(self, p: Any, q: Any) -> Float[Array, "head q k"]:
+        """Scores of all pairs of two sets of points."""
+        over_keys = jax.vmap(self, in_axes=(None, 0), out_axes=-1)
+        return jax.vmap(over_keys, in_axes=(0, None), out_axes=1)(p, q)
+
+
+def positive(name: str, value: int) -> int:
+    """Return `value`, or raise ValueError where it is below 1."""
+    if value < 1:
+        raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    return value
+
+
+def log_spaced(lengths: tuple[float, float], basis: int) -> Float[Array, " basis"]:
+    """Length scales from the shortest to the longest; their geometric mean where there is only one."""
+    shortest, longest = lengths
+    if not 0 < shortest <= longest:
+        raise ValueError(f"`lengths` must be positive and ordered (shortest, longest), got {lengths}.")
+    if basis == 1:
+        return jnp.asarray([(shortest * longest) ** 0.5])
+    return jnp.geomspace(shortest, longest, basis)

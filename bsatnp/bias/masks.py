@@ -1,0 +1,65 @@
+"""Hard masks: nothing, or −inf."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bsatnp.bias.interface import AbstractBias
+from bsatnp.groups import safe_norm
+
+
+class Causal(AbstractBias):
+    """Nothing for keys at or before the query in time, −inf for later ones.
+
+    **Shapes.** The group must bring a single signed invariant, query minus key, as `TimeShift` does.
+
+    **Invariant under.** The group.
+    """
+
+    group: Any
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The one group."""
+        return (self.group,)
+
+    def __call__(self, p: Any, q: Any) -> Float[Array, " 1"]:
+        """Scores of one pair, query first."""
+        lag = self.group.invariants(p, q)
+        if lag.shape != (1,):
+            raise ValueError(f"`Causal` needs a group with one signed invariant, got invariants of shape {lag.shape}.")
+        return jnp.where(lag >= 0, 0.0, -jnp.inf)
+
+
+class Window(AbstractBias):
+    """Nothing for pairs at most `width` apart, −inf beyond.
+
+    **Units.** `width` is in the units of the invariants.
+
+    **Invariant under.** The group.
+
+    Args:
+        group: brings the invariants.
+        width: the largest length of the invariants that is let through.
+
+    Raises:
+        ValueError: a width that is not positive.
+    """
+
+    group: Any
+    width: float = eqx.field(static=True)
+
+    def __check_init__(self):
+        if not self.width > 0:
+            raise ValueError(f"`width` must be positive, got {self.width}.")
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The one group."""
+        return (self.group,)
+
+    def __call__(self, p: Any, q: Any) -> Float[Array, " 1"]:
+        """Scores of one pair, query first."""
+        return jnp.where(safe_norm(self.group.invariants(p, q)) <= self.width, 0.0, -jnp.inf)[None]

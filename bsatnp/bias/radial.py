@@ -1,0 +1,155 @@
+"""Biases of the distance alone."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bsatnp.bias.interface import AbstractBias, log_spaced, positive
+
+
+class AbstractRadialBias(AbstractBias):
+    """A bias that depends on the length of the invariants alone."""
+
+    group: eqx.AbstractVar[Any]
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The one group."""
+        return (self.group,)
+
+    @abc.abstractmethod
+    def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
+        """Scores from squared lengths, one or many."""
+
+    def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
+        """Scores of one pair, query first."""
+        return self.of_square(jnp.sum(self.group.invariants(p, q) ** 2))
+
+    def tile(self, p: Any, q: Any) -> Float[Array, "head q k"]:
+        """Scores of all pairs; lengths are computed once for all heads."""
+        square = jax.vmap(jax.vmap(lambda a, b: jnp.sum(self.group.invariants(a, b) ** 2), (None, 0)), (0, None))
+        return self.of_square(square(p, q))
+
+
+class RBFNetwork(AbstractRadialBias):
+    """Σ α exp(−β ‖invariants‖²), summed over bases, for each head.
+
+    With `Translation` this is the paper's bias, with `SO3` its geodesic bias.
+
+    **Units.** `lengths` are in the units of the invariants; β = 1 / (2 length²).
+
+    **Invariant under.** The group.
+
+    Args:
+        group: brings the invariants.
+        heads: number of heads.
+        basis: number of basis functions per head.
+        lengths: shortest and longest initial length scale; the bases start log-spaced between them, since bases that
+            start equal receive equal gradients and stay equal.
+
+    Raises:
+        ValueError: no heads, no bases, or lengths that are not positive and ordered.
+
+    **Reference.** Equation (4) of the paper.
+    """
+
+    group: Any
+    weight: Float[Array, "head basis"]
+    log_rate: Float[Array, "head basis"]
+
+    def __init__(self, group: Any, *, heads: int = 4, basis: int = 5, lengths: tuple[float, float] = (0.1, 2.0)):
+        self.group = group
+        self.weight = jnp.ones((positive("heads", heads), positive("basis", basis)))
+        self.log_rate = jnp.tile(-jnp.log(2 * log_spaced(lengths, basis) ** 2)[None], (heads, 1))
+
+    def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
+        """Scores from squared lengths, one or many."""
+        return radial_sum(self.weight, jnp.exp(self.log_rate), square.astype(self.weight.dtype))
+
+
+class ExponentialNetwork(AbstractRadialBias):
+    """Σ α exp(−β ‖invariants‖), summed over bases, for each head: a cusp at zero and longer tails than `RBFNetwork`.
+
+    **Units.** `lengths` are in the units of the invariants; β = 1 / length.
+
+    **Invariant under.** The group.
+
+    Args:
+        group: brings the invariants.
+        heads: number of heads.
+        basis: number of basis functions per head.
+        lengths: shortest and longest initial length scale, log-spaced between.
+
+    Raises:
+        ValueError: no heads, no bases, or lengths that are not positive and ordered.
+    """
+
+    group: Any
+    weight: Float[Array, "head basis"]
+    log_rate: Float[Array, "head basis"]
+
+    def __init__(self, group: Any, *, heads: int = 4, basis: int = 5, lengths: tuple[float, float] = (0.1, 2.0)):
+        self.group = group
+        self.weight = jnp.ones((positive("heads", heads), positive("basis", basis)))
+        self.log_rate = jnp.tile(-jnp.log(log_spaced(lengths, basis))[None], (heads, 1))
+
+    def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
+        """Scores from squared lengths, one or many."""
+        return radial_sum(self.weight, jnp.exp(self.log_rate), _safe_sqrt(square.astype(self.weight.dtype)))
+
+
+class Linear(AbstractRadialBias):
+    """−m ‖invariants‖ with a positive slope m for each head.
+
+    **Units.** `length` is the distance, in the units of the invariants, that costs the steepest head one half.
+
+    **Invariant under.** The group.
+
+    Args:
+        group: brings the invariants.
+        heads: number of heads; their slopes start as 2^(−8 h / heads) over `length`, h = 1 … heads.
+        length: one unit of distance.
+
+    Raises:
+        ValueError: no heads or a length that is not positive.
+
+    **Reference.** ALiBi, cited in Section 2.4 of the paper.
+    """
+
+    group: Any
+    log_slope: Float[Array, " head"]
+
+    def __init__(self, group: Any, *, heads: int = 4, length: float = 1.0):
+        if not length > 0:
+            raise ValueError(f"`length` must be positive, got {length}.")
+        self.group = group
+        ranks = jnp.arange(1, positive("heads", heads) + 1, dtype=float)
+        self.log_slope = -jnp.log(2.0) * 8 * ranks / heads - jnp.log(jnp.asarray(length, float))
+
+    def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
+        """Scores from squared lengths, one or many."""
+        distance = _safe_sqrt(square.astype(self.log_slope.dtype))
+        return -_like_head(jnp.exp(self.log_slope), distance) * distance[None]
+
+
+def radial_sum(
+    weight: Float[Array, "head basis"], rate: Float[Array, "head basis"], x: Float[Array, "*pairs"]
+) -> Float[Array, "head *pairs"]:
+    """Σ weight exp(−rate x), summed over bases."""
+    total = 0.0
+    for m in range(weight.shape[1]):
+        total = total + _like_head(weight[:, m], x) * jnp.exp(-_like_head(rate[:, m], x) * x[None])
+    return jnp.asarray(total)
+
+
+def _like_head(per_head: Array, pairs: Array) -> Array:
+    return per_head.reshape(-1, *(1,) * pairs.ndim)
+
+
+def _safe_sqrt(square: Array) -> Array:
+    inside = square > 0
+    return jnp.where(inside, jnp.sqrt(jnp.where(inside, square, 1)), 0)

@@ -1,0 +1,116 @@
+"""Biases of all invariants, direction and sign included."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bsatnp._types import Key
+from bsatnp.bias.interface import AbstractBias, log_spaced, positive
+
+
+class TISA(AbstractBias):
+    """Σ α exp(−β ‖invariants − c‖²): bumps at learned places, so that the sign of a lag can matter.
+
+    **Units.** `lengths` and `reach` are in the units of the invariants.
+
+    **Invariant under.** The group.
+
+    Args:
+        group: brings the invariants.
+        dim: number of invariants of a pair.
+        heads: number of heads.
+        basis: number of bumps per head.
+        lengths: shortest and longest initial width, log-spaced between.
+        reach: standard deviation of the initial places.
+        key: draws the places.
+
+    Raises:
+        ValueError: counts below 1 or lengths that are not positive and ordered.
+
+    **Reference.** Translation-invariant self-attention, Wennberg and Henter (2021).
+    """
+
+    group: Any
+    weight: Float[Array, "head basis"]
+    log_rate: Float[Array, "head basis"]
+    centre: Float[Array, "head basis dim"]
+
+    def __init__(
+        self,
+        group: Any,
+        *,
+        dim: int,
+        heads: int = 4,
+        basis: int = 5,
+        lengths: tuple[float, float] = (0.1, 2.0),
+        reach: float = 1.0,
+        key: Key,
+    ):
+        self.group = group
+        shape = positive("heads", heads), positive("basis", basis)
+        self.weight = jnp.ones(shape)
+        self.log_rate = jnp.tile(-jnp.log(2 * log_spaced(lengths, basis) ** 2)[None], (heads, 1))
+        self.centre = reach * jax.random.normal(key, (*shape, positive("dim", dim)))
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The one group."""
+        return (self.group,)
+
+    def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
+        """Scores of one pair, query first."""
+        place = self.group.invariants(p, q).astype(self.centre.dtype)
+        square = jnp.sum((place[None, None] - self.centre) ** 2, -1)
+        return jnp.sum(self.weight * jnp.exp(-jnp.exp(self.log_rate) * square), -1)
+
+
+class MLPBias(AbstractBias):
+    """A small network from invariants to scores, for symmetries whose shape is not known in advance.
+
+    **Invariant under.** The group.
+
+    Args:
+        group: brings the invariants.
+        dim: number of invariants of a pair.
+        heads: number of heads.
+        width: units of the hidden layer.
+        depth: number of hidden layers.
+        activation: a smooth function keeps gradients with respect to coordinates smooth.
+        key: draws the weights.
+
+    Raises:
+        ValueError: counts below 1.
+    """
+
+    group: Any
+    network: eqx.nn.MLP
+
+    def __init__(
+        self,
+        group: Any,
+        *,
+        dim: int,
+        heads: int = 4,
+        width: int = 32,
+        depth: int = 1,
+        activation: Callable = jax.nn.gelu,
+        key: Key,
+    ):
+        self.group = group
+        self.network = eqx.nn.MLP(
+            positive("dim", dim), positive("heads", heads), positive("width", width), depth, activation, key=key
+        )
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The one group."""
+        return (self.group,)
+
+    def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
+        """Scores of one pair, query first."""
+        invariants = self.group.invariants(p, q)
+        return self.network(invariants.astype(self.network.layers[0].weight.dtype))
