@@ -1,0 +1,86 @@
+"""What attention works on: checked, and clean under the mask."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+
+class Operands(eqx.Module):
+    """Everything that a gradient can reach. `score` is None for plain dot products."""
+
+    q: Array
+    k: Array
+    v: Array
+    score: Any
+    q_index: Any
+    k_index: Any
+    scale: float = eqx.field(static=True)
+
+    def scores(self) -> Array:
+        """Scores of all pairs `(head, q, k)`, in float32 or wider."""
+        wide = jnp.promote_types(self.q.dtype, jnp.float32)
+        dots = jnp.einsum("hqd,hkd->hqk", self.q, self.k, preferred_element_type=wide) * self.scale
+        if self.score is None:
+            return dots
+        return jnp.broadcast_to(self.score(dots, self.q_index, self.k_index).astype(wide), dots.shape)
+
+
+def prepare(q, k, v, score, q_index, k_index, mask, scale) -> tuple[Operands, Array | None]:
+    """Check shapes and zero whatever the mask hides, so that NaN cannot pass through it.
+
+    Returns:
+        The operands and the mask as `(1, k)`, `(q, k)` or None.
+
+    Raises:
+        ValueError: shapes that do not fit.
+    """
+    for name, value in {"q": q, "k": k, "v": v}.items():
+        if value.ndim != 3:
+            raise ValueError(f"`{name}` must have axes (head, {name[0]}, dim), got shape {value.shape}.")
+        if not jnp.issubdtype(value.dtype, jnp.floating):
+            raise ValueError(f"`{name}` must be floating, got {value.dtype}.")
+    head, n_q, dim = q.shape
+    n_k = k.shape[1]
+    if k.shape != (head, n_k, dim):
+        raise ValueError(f"`k` must have shape (head, k, dim) = ({head}, k, {dim}) as `q` has, got {k.shape}.")
+    if v.shape[:2] != (head, n_k):
+        raise ValueError(f"`v` must have shape (head, k, dim) = ({head}, {n_k}, dim) as `k` has, got {v.shape}.")
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(f"`q`, `k` and `v` must share a type, got {q.dtype}, {k.dtype} and {v.dtype}.")
+    _check_index("q_index", q_index, n_q)
+    _check_index("k_index", k_index, n_k)
+    if mask is not None:
+        if mask.dtype != bool or mask.shape not in ((n_k,), (1, n_k), (n_q, n_k)):
+            raise ValueError(
+                f"`mask` must be boolean with shape (k,) = ({n_k},), (1, {n_k}) or (q, k) = ({n_q}, {n_k}), "
+                f"got {mask.dtype} {mask.shape}."
+            )
+        mask = jnp.atleast_2d(mask)
+        keys = mask.any(0)
+        k, v, k_index = (_zero_rows(tree, keys) for tree in (k, v, k_index))
+        if mask.shape[0] == n_q and n_q != 1:
+            queries = mask.any(1)
+            q, q_index = (_zero_rows(tree, queries) for tree in (q, q_index))
+    scale = 1 / math.sqrt(dim) if scale is None else float(scale)
+    return Operands(q, k, v, score, q_index, k_index, scale), mask
+
+
+def _check_index(name: str, index: Any, n: int) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(index):
+        if leaf.ndim != 2 or leaf.shape[0] != n:
+            where = jax.tree_util.keystr(path)
+            raise ValueError(f"`{name}{where}` must have shape ({name[0]}, dim) = ({n}, dim), got {leaf.shape}.")
+
+
+def _zero_rows(tree: Any, keep: Array) -> Any:
+    """Zero the rows, along the last axis but one, where `keep` is False."""
+
+    def zero(leaf):
+        rows = jnp.expand_dims(keep, tuple(range(leaf.ndim - 2)) + (leaf.ndim - 1,))
+        return jnp.where(rows, leaf, jnp.zeros((), leaf.dtype))
+
+    return jax.tree.map(zero, tree)

@@ -1,0 +1,98 @@
+"""Tiles: how large, where they start, and how a batch rides along."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jaxtyping import Array
+
+#: Scores held at once, by backend: heads × batch × queries × keys of a tile. Measured on CPU; elsewhere a guess.
+BUDGET = {"cpu": 2**19, "gpu": 2**24, "tpu": 2**22}
+
+
+class Level(NamedTuple):
+    """One batch axis: its size and, leaf by leaf, 0 where the leaf has it and None where it does not."""
+
+    size: int
+    axes: tuple[int | None, ...]
+
+
+def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None) -> tuple[int, int]:
+    """Tile lengths for queries and keys.
+
+    Args:
+        n_q: number of queries.
+        n_k: number of keys.
+        rows: heads times batch, all held at once.
+        tile: the caller's wish, or None for the measured default.
+    """
+    if tile is None:
+        pairs = max(BUDGET.get(jax.default_backend(), BUDGET["cpu"]) // rows, 64 * 64)
+        k_tile = min(n_k, max(512, math.isqrt(pairs)))
+        tile = max(1, pairs // max(k_tile, 1)), k_tile
+    return tuple(_even(n, t) for n, t in zip((n_q, n_k), tile, strict=True))  # pyright: ignore[reportReturnType]
+
+
+def _even(n: int, tile: int) -> int:
+    """The smallest tile that needs no more tiles than `tile` does, so that the last one is nearly full."""
+    return max(1, math.ceil(n / max(1, math.ceil(n / max(1, tile)))))
+
+
+def starts(step: Array | int, tile: int, n: int) -> tuple[Array | int, Array | None]:
+    """Where tile `step` begins, and which of its rows no earlier tile has had (None: all of them)."""
+    if n % tile == 0:
+        return step * tile, None
+    first = step * tile
+    start = jnp.minimum(first, n - tile)
+    return start, start + jnp.arange(tile) >= first
+
+
+def take(tree: Any, start: Array | int, size: int, axis: int = -2) -> Any:
+    """Slice every leaf along `axis`, counted from the end."""
+    return jax.tree.map(
+        lambda x: x if x.shape[axis] == size else lax.dynamic_slice_in_dim(x, start, size, x.ndim + axis), tree
+    )
+
+
+def put(tree: Any, update: Any, start: Array | int, *, add: bool, axis: int = -2) -> Any:
+    """Write `update` into every leaf along `axis`, or add it to what is there."""
+
+    def one(x, u):
+        if x.shape[axis] == u.shape[axis]:
+            return x + u if add else u
+        if add:
+            u = u + lax.dynamic_slice_in_dim(x, start, u.shape[axis], x.ndim + axis)
+        return lax.dynamic_update_slice_in_dim(x, u, start, x.ndim + axis)
+
+    return jax.tree.map(one, tree, update)
+
+
+def loop(n: int, tile: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:
+    """Run `body(step, carry)` for every tile; without a loop where there is one."""
+    count = math.ceil(n / tile)
+    if count == 1:
+        return body(0, carry)
+    return lax.scan(lambda c, i: (body(i, c), None), carry, jnp.arange(count))[0]
+
+
+def over_batches(algorithm: Callable[[tuple[Level, ...], list], Any], leaves: list, levels: tuple[Level, ...] = ()):
+    """Call `algorithm(levels, leaves)` so that each `vmap` around it becomes one more level."""
+    call = jax.custom_batching.custom_vmap(lambda leaves: algorithm(levels, leaves))
+
+    @call.def_vmap
+    def _(size, batched, leaves):
+        level = Level(size, tuple(0 if b else None for b in batched[0]))
+        out = over_batches(algorithm, leaves, (level, *levels))
+        return out, jax.tree.map(lambda _: True, out)
+
+    return call(leaves)
+
+
+def mapped(function: Callable[[list, Any], Any], levels: tuple[Level, ...]) -> Callable[[list, Any], Any]:
+    """Map `function(leaves, carry)` of one task over every level; the carry has them all."""
+    for level in reversed(levels):
+        function = jax.vmap(function, in_axes=(list(level.axes), 0))
+    return function
