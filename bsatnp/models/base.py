@@ -1,0 +1,115 @@
+"""The interface that every model shares: the posterior predictive map of the paper."""
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bsatnp._types import is_traced
+from bsatnp.groups import factors
+from bsatnp.likelihoods import AbstractHead, AbstractLikelihood
+from bsatnp.tasks import Points, Task, centre, check_pair
+
+#: What `condition` gives: a pytree that maps targets to their distribution.
+Conditioned = Callable[[Points], AbstractLikelihood]
+
+
+class AbstractModel(eqx.Module):
+    """A posterior predictive map π: (context, targets) to a distribution at the targets.
+
+    A model is written for one task; `jax.vmap(model)(ctx, tgt)` takes a batch.
+    """
+
+    head: eqx.AbstractVar[AbstractHead]
+
+    @property
+    @abc.abstractmethod
+    def embedded(self) -> Mapping[str, int]:
+        """Components whose values the model sees as they are, with their widths."""
+
+    @property
+    @abc.abstractmethod
+    def groups(self) -> tuple[Any, ...]:
+        """Groups through whose invariants the model sees pairs of points."""
+
+    @abc.abstractmethod
+    def condition(self, ctx: Points) -> Conditioned:
+        """Do all that depends on the context alone; the result maps targets to their distribution."""
+
+    def __call__(self, ctx: Points, tgt: Points) -> AbstractLikelihood:
+        """Predict the targets of one task.
+
+        Host arrays are centred in full precision first, where that changes no prediction.
+
+        Raises:
+            ValueError: a batch instead of one task, components that are missing, or points a group does not take.
+        """
+        self.check(ctx)
+        self.check(tgt)
+        check_pair(ctx, tgt)
+        if not is_traced((ctx, tgt)):
+            task, _ = centre(Task(ctx, tgt), sorted(self.shift_invariant))
+            ctx, tgt = task.ctx, task.tgt
+        return self.condition(ctx)(tgt)
+
+    @property
+    def shift_invariant(self) -> frozenset[str]:
+        """Components whose common shift changes no prediction, so that they may be centred."""
+        parts = [factors(group) for group in self.groups]
+        if not all(parts):
+            return frozenset()
+        movable, fixed = set(), set(self.embedded)
+        for factor in (factor for group in parts for factor in group):
+            (movable if factor.shift_invariant else fixed).add(factor.component)
+        return frozenset(movable - fixed)
+
+    def check(self, points: Points) -> None:
+        """Say what is wrong with points, as far as it can be seen without running the model.
+
+        Raises:
+            ValueError: a batch, missing components, widths that differ, values outside a group's space.
+        """
+        if points.mask.ndim != 1:
+            raise ValueError(
+                f"A model takes one task with axes (point, dim), got batch axes {points.mask.shape[:-1]}; "
+                "use jax.vmap(model)(ctx, tgt)."
+            )
+        widths = dict(self.embedded)
+        acting = [factor for group in self.groups for factor in factors(group)]
+        widths |= {f.component: f.group.dim for f in acting if isinstance(getattr(f.group, "dim", None), int)}
+        needed = set(widths) | {factor.component for factor in acting}
+        missing = sorted(needed - set(points.index))
+        if missing:
+            raise ValueError(f"`index` must have components {sorted(needed)}, got {sorted(points.index)}.")
+        for name, width in widths.items():
+            if points.index[name].shape[-1] != width:
+                raise ValueError(
+                    f"Component '{name}' must have shape (point, {width}), got {tuple(points.index[name].shape)}."
+                )
+        if points.f is not None and points.f.shape[-1] != self.head.out:
+            raise ValueError(f"`f` must have {self.head.out} outputs, got {points.f.shape[-1]}.")
+        if is_traced(points):
+            return
+        keep = np.asarray(points.mask)
+        for factor in acting:
+            if hasattr(factor.group, "check"):
+                factor.group.check(np.asarray(points.index[factor.component])[keep])
+        if points.f is not None:
+            self.head.check(np.asarray(points.f)[np.asarray(points.observed).all(-1)])
+
+
+def clean(points: Points, mask: Any) -> dict[str, Any]:
+    """The index set with zeros in the rows that `mask` hides, where anything may stand."""
+    return {
+        name: jnp.where(mask[:, None], value, jnp.zeros((), jnp.asarray(value).dtype))
+        for name, value in points.index.items()
+    }
+
+
+def count_parameters(model: Any) -> int:
+    """How many trainable numbers a model has."""
+    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array)))
