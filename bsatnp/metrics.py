@@ -1,0 +1,226 @@
+"""Scores of a predictive distribution, averaged over the values that were observed.
+
+Every function takes a likelihood, the values `f` and the boolean `observed`, both `(…, tgt, out)`, as NumPy or JAX
+arrays, and reduces all axes: a mean over points × outputs, as in the paper's tables. They work under `jit`, `grad` and
+`vmap` (one score per task). What was not observed never counts, whatever its value and its prediction are, NaN and
+infinity included, and no gradient comes from it. Where nothing was observed the score is 0, so that the loss of a task
+without targets stays finite and has no gradient; `Accumulator` gives such a batch no weight.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Bool, Float, Int, Num
+
+from bsatnp._types import Array
+from bsatnp.likelihoods import AbstractLikelihood, Categorical
+
+
+def nll(
+    pred: AbstractLikelihood, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
+) -> Float[Array, ""]:
+    """Mean negative log probability: the loss to train with. **Units.** Nats per observed value."""
+    return _mean(_nll, pred, f, observed)
+
+
+def mae(
+    pred: AbstractLikelihood, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
+) -> Float[Array, ""]:
+    """Mean absolute error of the predictive mean. **Units.** Those of `f`."""
+    return _mean(_absolute, pred, f, observed)
+
+
+def rmse(
+    pred: AbstractLikelihood, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
+) -> Float[Array, ""]:
+    """Root of the mean squared error of the predictive mean. **Units.** Those of `f`."""
+    return _safe_sqrt(_mean(_squared, pred, f, observed))
+
+
+def coverage(
+    pred: AbstractLikelihood,
+    f: Num[Array, "*batch tgt out"],
+    observed: Bool[Array, "*batch tgt out"],
+    level: float = 0.95,
+) -> Float[Array, ""]:
+    """How often values fall into the central predictive interval of probability `level` (CVG@95% in the paper).
+
+    The interval goes from one quantile to the other, ends included; for counts its probability is `level` or more.
+
+    Raises:
+        ValueError: `level` is not strictly between 0 and 1.
+    """
+    return _mean(_covered(level), pred, f, observed)
+
+
+def crps(
+    pred: AbstractLikelihood, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
+) -> Float[Array, ""]:
+    """Mean continuous ranked probability score, the smaller the better. **Units.** Those of `f`."""
+    return _mean(_crps, pred, f, observed)
+
+
+def accuracy(
+    pred: Categorical, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
+) -> Float[Array, ""]:
+    """How often the most probable label is the right one.
+
+    Raises:
+        TypeError: `pred` is no `Categorical`.
+    """
+    return _mean(_correct, pred, f, observed)
+
+
+class Sums(eqx.Module):
+    """Sums of scores over the observed values of one batch, small enough to bring to the host.
+
+    `terms` holds what adds up: squared errors under "rmse", and under every other name the score itself.
+    """
+
+    terms: dict[str, Float[Array, ""]]
+    count: Int[Array, ""]
+
+
+def sums(
+    pred: AbstractLikelihood,
+    f: Num[Array, "*batch tgt out"],
+    observed: Bool[Array, "*batch tgt out"],
+    level: float = 0.95,
+) -> Sums:
+    """Sums of all scores that the likelihood defines (its `scores`), to be handed to `Accumulator.add_sums`."""
+    pred, f, observed = _safe(pred, f, observed)
+    scores = {**_SCORES, "coverage": _covered(level)}
+    terms = {name: _total(scores[name](pred, f), observed) for name in pred.scores}
+    return Sums(terms, observed.sum(dtype=jnp.int32))
+
+
+def summarise(
+    pred: AbstractLikelihood,
+    f: Num[Array, "*batch tgt out"],
+    observed: Bool[Array, "*batch tgt out"],
+    level: float = 0.95,
+) -> dict[str, Array]:
+    """All scores that the likelihood defines, by the names of the functions here."""
+    total = sums(pred, f, observed, level)
+    means = {name: _over(term, total.count) for name, term in total.terms.items()}
+    return {name: _safe_sqrt(mean) if name == "rmse" else mean for name, mean in means.items()}
+
+
+class Accumulator:
+    """The scores of many batches as if they were one, in float64 on the host.
+
+    Every batch weighs as much as it has observed values, and squared errors are added up before the root is taken.
+    All batches must have likelihoods with the same scores.
+    """
+
+    def __init__(self, level: float = 0.95):
+        self.level = level
+        self.count = 0
+        self._terms: dict[str, float] = {}
+
+    def add(
+        self,
+        pred: AbstractLikelihood,
+        f: Num[Array, "*batch tgt out"],
+        observed: Bool[Array, "*batch tgt out"],
+    ) -> None:
+        """Score a batch, compiled once per shape, and add it."""
+        self.add_sums(_jitted_sums(pred, f, observed, self.level))
+
+    def add_sums(self, batch: Sums) -> None:
+        """Add a batch that `sums` has scored, for instance inside a compiled step.
+
+        Raises:
+            ValueError: the batch has other scores than those before it.
+        """
+        if self._terms and set(self._terms) != set(batch.terms):
+            raise ValueError(f"`batch` must have the scores {sorted(self._terms)}, got {sorted(batch.terms)}.")
+        self.count += int(batch.count)
+        self._terms = {name: self._terms.get(name, 0.0) + float(term) for name, term in batch.terms.items()}
+
+    def result(self) -> dict[str, float]:
+        """The scores over everything added.
+
+        Raises:
+            ValueError: no observed value was added.
+        """
+        if not self.count:
+            raise ValueError("`result` needs at least one observed value, got none.")
+        means = {name: term / self.count for name, term in self._terms.items()}
+        return {name: mean**0.5 if name == "rmse" else mean for name, mean in means.items()}
+
+
+_Score = Callable[[AbstractLikelihood, jax.Array], Array]
+
+
+def _nll(pred, f):
+    return -pred.log_prob(f)
+
+
+def _error(pred, f):
+    mean = jnp.asarray(pred.mean)
+    return f.astype(mean.dtype) - mean
+
+
+def _absolute(pred, f):
+    return jnp.abs(_error(pred, f))
+
+
+def _squared(pred, f):
+    return jnp.square(_error(pred, f))
+
+
+def _covered(level: float) -> _Score:
+    return lambda pred, f: pred.covers(f, level).astype(jnp.float32)
+
+
+def _crps(pred, f):
+    return pred.crps(f)
+
+
+def _correct(pred, f):
+    if not isinstance(pred, Categorical):
+        raise TypeError(f"`pred` must be a Categorical, got {type(pred).__name__}.")
+    return (pred.mode.astype(f.dtype) == f).astype(jnp.float32)
+
+
+_SCORES: dict[str, _Score] = {
+    "nll": _nll,
+    "mae": _absolute,
+    "rmse": _squared,
+    "crps": _crps,
+    "accuracy": _correct,
+}
+
+
+def _safe(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractLikelihood, jax.Array, jax.Array]:
+    """Replace values and parameters that do not count before anything is computed from them."""
+    f, observed = jnp.asarray(f), jnp.asarray(observed)
+    if observed.shape != f.shape or observed.dtype != bool:
+        raise ValueError(
+            f"`observed` must be boolean with the axes of `f` {f.shape}, got {observed.dtype} {observed.shape}."
+        )
+    return pred.masked(observed), jnp.where(observed, f, jnp.zeros_like(f)), observed
+
+
+def _total(values: Array, observed: jax.Array) -> Array:
+    return jnp.where(observed, values, jnp.zeros_like(values)).sum()
+
+
+def _over(total: Array, count: Array) -> jax.Array:
+    return jnp.asarray(total) / jnp.maximum(count, 1).astype(total.dtype)
+
+
+def _mean(score: _Score, pred: AbstractLikelihood, f: Array, observed: Array) -> jax.Array:
+    pred, f, observed = _safe(pred, f, observed)
+    return _over(_total(score(pred, f), observed), observed.sum(dtype=jnp.int32))
+
+
+def _safe_sqrt(x: jax.Array) -> jax.Array:
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, jnp.ones_like(x))), jnp.zeros_like(x))
+
+
+_jitted_sums = eqx.filter_jit(sums)

@@ -1,0 +1,214 @@
+"""Scores against NumPy in float64; what was not observed never counts."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from bsatnp import metrics
+from bsatnp.likelihoods import Categorical, Gaussian, NegativeBinomial, Poisson
+
+SHAPE = (3, 7, 2)
+NUMERIC = {"nll", "mae", "rmse", "coverage", "crps"}
+
+
+def draw(seed=0, shape=SHAPE):
+    rng = np.random.default_rng(seed)
+    mean, std = rng.gamma(2, 3, shape).astype(np.float32), rng.gamma(3, 1, shape).astype(np.float32)
+    return mean, std, rng.poisson(mean).astype(np.float32), rng.random(shape) < 0.6
+
+
+def numeric(mean, std):
+    return {"gaussian": Gaussian(mean, std), "poisson": Poisson(mean), "negative_binomial": NegativeBinomial(mean, std)}
+
+
+KINDS = ("gaussian", "poisson", "negative_binomial")
+
+
+def oracle(kind, mean, std):
+    """The frozen distribution of scipy, and its log density or log probability."""
+    mean, std = mean.astype(np.float64), std.astype(np.float64)
+    if kind == "gaussian":
+        return scipy.stats.norm(mean, std), lambda y: scipy.stats.norm.logpdf(y, mean, std)
+    if kind == "poisson":
+        return scipy.stats.poisson(mean), lambda y: scipy.stats.poisson.logpmf(y, mean)
+    p = std / (std + mean)
+    return scipy.stats.nbinom(std, p), lambda y: scipy.stats.nbinom.logpmf(y, std, p)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_are_means_over_observed_values(kind):
+    mean, std, f, observed = draw()
+    truth, log_prob = oracle(kind, mean, std)
+    y = f.astype(np.float64)
+    level = 0.5
+    inside = (y >= truth.ppf(0.25)) & (y <= truth.ppf(0.75))
+    error = (y - truth.mean())[observed]
+    expected = {
+        "nll": -log_prob(y)[observed].mean(),
+        "mae": np.abs(error).mean(),
+        "rmse": np.sqrt((error**2).mean()),
+        "coverage": inside[observed].mean(),
+    }
+    got = metrics.summarise(numeric(mean, std)[kind], f, observed, level)
+    assert set(got) == NUMERIC
+    for name, value in expected.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-5, err_msg=name)
+    assert 0 < got["coverage"] < 1
+    np.testing.assert_allclose(got["crps"], np.asarray(numeric(mean, std)[kind].crps(f))[observed].mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_summarise_is_the_functions_one_by_one(kind):
+    mean, std, f, observed = draw(1)
+    pred = numeric(mean, std)[kind]
+    for name, value in metrics.summarise(pred, f, observed).items():
+        np.testing.assert_allclose(value, getattr(metrics, name)(pred, f, observed), rtol=1e-6)
+
+
+def test_categorical_has_nll_and_accuracy():
+    logits = np.random.default_rng(0).normal(size=(6, 1, 4)).astype(np.float32)
+    best = logits.argmax(-1)
+    f = best.copy()
+    f[:2] = (best[:2] + 1) % 4
+    observed = np.array([[True], [False], [True], [True], [True], [False]])
+    pred = Categorical(logits)
+    got = metrics.summarise(pred, f, observed)
+    assert set(got) == {"nll", "accuracy"}
+    np.testing.assert_allclose(got["accuracy"], 3 / 4)
+    np.testing.assert_allclose(metrics.accuracy(pred, f.astype(np.float32), observed), 3 / 4)
+    picked = np.take_along_axis(logits.astype(np.float64), f[..., None], -1)[..., 0]
+    nll = np.log(np.exp(logits.astype(np.float64)).sum(-1)) - picked
+    np.testing.assert_allclose(got["nll"], nll[observed].mean(), rtol=1e-5)
+
+
+def test_accuracy_is_for_labels():
+    mean, std, f, observed = draw()
+    with pytest.raises(Exception, match="Categorical"):  # TypeError, or the type checker of the tests before it
+        metrics.accuracy(Gaussian(mean, std), f, observed)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_not_observed_never_leaks(kind):
+    mean, std, f, observed = draw(2)
+
+    @jax.jit
+    def scores(mean, std, f):
+        def total(mean, std):
+            values = metrics.summarise(numeric(mean, std)[kind], f, jnp.asarray(observed))
+            return sum(values.values()), values
+
+        (_, values), gradient = jax.value_and_grad(total, (0, 1), has_aux=True)(mean, std)
+        return values, gradient
+
+    clean, clean_gradient = scores(mean, std, f)
+    assert np.abs(clean_gradient[0]).sum() > 0
+    for junk in (np.nan, np.inf, -np.inf):
+        got, gradient = scores(*(np.where(observed, a, np.float32(junk)) for a in (mean, std, f)))
+        jax.tree.map(np.testing.assert_array_equal, got, clean)
+        for one, other in zip(gradient, clean_gradient, strict=True):
+            assert np.isfinite(one).all()
+            np.testing.assert_array_equal(one, np.where(observed, other, 0))
+
+
+def test_labels_that_were_not_observed_never_leak():
+    logits = jnp.zeros((3, 1, 2)).at[1].set(jnp.nan)
+    f, observed = jnp.array([[0.0], [jnp.nan], [1.0]]), jnp.array([[True], [False], [True]])
+    value, gradient = jax.value_and_grad(lambda logits: metrics.nll(Categorical(logits), f, observed))(logits)
+    np.testing.assert_allclose(value, np.log(2), rtol=1e-6)
+    np.testing.assert_allclose(gradient[:, 0], [[-0.25, 0.25], [0, 0], [0.25, -0.25]], atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_observed_gives_zero_and_no_gradient(kind):
+    mean, std, f, observed = draw(3)
+
+    def total(mean, std):
+        pred = numeric(mean, std)[kind]
+        return sum(metrics.summarise(pred, np.full_like(f, np.nan), np.zeros_like(observed)).values())
+
+    value, gradient = jax.jit(jax.value_and_grad(total, (0, 1)))(jnp.asarray(mean), jnp.asarray(std))
+    assert value == 0
+    assert all((g == 0).all() for g in gradient)
+
+
+def test_perfect_predictions_have_a_gradient():
+    f = jnp.ones((4, 1))
+    value, gradient = jax.value_and_grad(lambda mean: metrics.rmse(Gaussian(mean, f), f, f > 0))(f)
+    assert value == 0 and jnp.isfinite(gradient).all()
+
+
+def test_vmap_scores_every_task_alone():
+    mean, std, f, observed = draw(4)
+    observed[1] = False
+    pred = Gaussian(mean, std)
+    got = jax.jit(jax.vmap(metrics.summarise))(pred, f, observed)
+    for task in range(len(f)):
+        alone = metrics.summarise(Gaussian(mean[task], std[task]), f[task], observed[task])
+        for name, value in alone.items():
+            np.testing.assert_allclose(got[name][task], value, rtol=1e-5)
+    assert got["nll"][1] == 0 and got["nll"][0] != 0
+
+
+def test_accumulator_equals_one_large_batch():
+    mean, std, f, observed = draw(5, (9, 5, 2))
+    observed[6:] &= np.random.default_rng(1).random((3, 5, 2)) < 0.1  # batches of very different weight
+    total = metrics.Accumulator(level=0.7)
+    thirds = (slice(0, 3), slice(3, 6), slice(6, 9))
+    for rows in thirds:
+        total.add(Gaussian(mean[rows], std[rows]), f[rows], observed[rows])
+    total.add(Gaussian(mean[:3], std[:3]), f[:3] * np.nan, np.zeros_like(observed[:3]))  # weighs nothing
+    expected = metrics.summarise(Gaussian(mean, std), f, observed, 0.7)
+    assert total.count == observed.sum()
+    assert set(total.result()) == set(expected)
+    for name, value in total.result().items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-5, err_msg=name)
+    # and neither the mean of the batches' scores nor that of their roots is the same
+    parts = [
+        metrics.rmse(Gaussian(mean[r], std[r]), f[r], observed[r]) for r in (slice(0, 3), slice(3, 6), slice(6, 9))
+    ]
+    assert abs(np.mean(parts) - total.result()["rmse"]) > 1e-3
+
+
+def test_accumulator_takes_sums_from_a_compiled_step():
+    mean, std, f, observed = draw(6)
+    total = metrics.Accumulator()
+    total.add_sums(eqx.filter_jit(metrics.sums)(Poisson(mean), f, observed))
+    np.testing.assert_allclose(total.result()["mae"], np.abs(f - mean)[observed].mean(), rtol=1e-5)
+    labels = Categorical(jnp.zeros((2, 1, 3)))
+    with pytest.raises(ValueError, match="`batch` must have the scores"):
+        total.add(labels, jnp.zeros((2, 1)), jnp.ones((2, 1), bool))
+
+
+def test_accumulator_does_not_lose_small_batches_after_many_large_ones():
+    total = metrics.Accumulator()
+    large, one = jnp.float32(2.0**25), jnp.float32(1.0)
+    total.add_sums(metrics.Sums({"nll": large}, jnp.int32(2**25)))
+    for _ in range(4):
+        total.add_sums(metrics.Sums({"nll": one}, jnp.int32(0)))
+    assert total.result()["nll"] == (2**25 + 4) / 2**25
+
+
+def test_accumulator_without_values_refuses():
+    with pytest.raises(ValueError, match="`result` needs at least one observed value, got none"):
+        metrics.Accumulator().result()
+
+
+def test_masks_that_do_not_fit_are_refused():
+    mean, std, f, observed = draw()
+    with pytest.raises(ValueError, match="`observed` must be boolean with the axes of `f`"):
+        metrics._safe(Gaussian(mean, std), f, observed[..., 0])
+
+
+def test_calibrated_predictions_are_covered_as_often_as_promised():
+    key_mean, key_f = jax.random.split(jax.random.key(0))
+    mean = jnp.exp(jax.random.normal(key_mean, (20_000, 1)) + 3)
+    observed = jnp.ones(mean.shape, bool)
+    pred = Gaussian(mean, jnp.sqrt(mean))
+    f = pred.sample(key=key_f)
+    for level in (0.5, 0.95):
+        assert abs(metrics.coverage(pred, f, observed, level) - level) < 4 * np.sqrt(level * (1 - level) / 20_000)
+    counts = Poisson(mean)
+    assert 0.95 <= metrics.coverage(counts, counts.sample(key=key_f), observed) < 0.98
