@@ -70,24 +70,23 @@ class Points(eqx.Module):
             raise ValueError(f"`f` must have axes (point, out) = {(*lead, 'out')}, got {values.shape}.")
         if values.dtype.kind not in "fiub" and values.dtype != jnp.bfloat16:
             raise ValueError(f"`f` must hold numbers, got {values.dtype}.")
-        xp = np if isinstance(values, np.ndarray) else jnp
-        if jnp.issubdtype(values.dtype, jnp.floating):
-            finite = xp.isfinite(values)
-            if isinstance(values, np.ndarray) and np.isinf(values[np.asarray(self.mask)]).any():
-                raise ValueError("`f` must be finite or NaN (not observed), got an infinite value.")
-            values = xp.where(finite, values, xp.zeros_like(values))
-        else:
-            finite = xp.ones(values.shape, bool)
+        xp = np if isinstance(values, np.ndarray) and isinstance(self.mask, np.ndarray) else jnp
+        known = xp.broadcast_to(xp.asarray(self.mask)[..., None], values.shape)
         if observed is not None:
-            known = _as_array(observed)
-            if known.shape != values.shape or known.dtype != bool:
+            given = _as_array(observed)
+            if given.shape != values.shape or given.dtype != bool:
                 raise ValueError(
                     f"`observed` must be boolean with axes (point, out) = {values.shape}, "
-                    f"got {known.dtype} {known.shape}."
+                    f"got {given.dtype} {given.shape}."
                 )
-            finite = finite & known
+            known = known & given
+        if jnp.issubdtype(values.dtype, jnp.floating):
+            known = known & ~xp.isnan(values)
+            values = xp.where(known, values, xp.zeros_like(values))
+            if not is_traced((values, known)) and xp.isinf(values).any():
+                raise ValueError("`f` must be finite or NaN (not observed), got an infinite value.")
         self.f = values
-        self.observed = finite & self.mask[..., None]
+        self.observed = known
 
     def __len__(self) -> int:
         return self.mask.shape[-1]
@@ -280,13 +279,14 @@ def _origin(ctx, ctx_mask, tgt, tgt_mask):
         return rows.min(0) + (rows.max(0) - rows.min(0)) // 2
 
     lead = ctx.shape[:-2]
+    n = int(np.prod(lead))
     flat = [
         one(*args)
         for args in zip(
-            ctx.reshape(-1, *ctx.shape[-2:]),
-            np.asarray(ctx_mask).reshape(-1, ctx.shape[-2]),
-            tgt.reshape(-1, *tgt.shape[-2:]),
-            np.asarray(tgt_mask).reshape(-1, tgt.shape[-2]),
+            ctx.reshape(n, *ctx.shape[-2:]),
+            np.asarray(ctx_mask).reshape(n, ctx.shape[-2]),
+            tgt.reshape(n, *tgt.shape[-2:]),
+            np.asarray(tgt_mask).reshape(n, tgt.shape[-2]),
             strict=True,
         )
     ]

@@ -1,0 +1,133 @@
+"""Draws of Gaussian processes that do not fail, and what the simulators share: padding to buckets, cells, priors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bsatnp._types import Array, Key
+from bsatnp.simulate.kernels import gram
+from bsatnp.tasks import Points, Task, bucket
+
+
+def sample(kernel: Any, points: Array, *, key: Key) -> Array:
+    """Draw the values of a zero-mean process at `points`.
+
+    **Shapes.** `(point, dim)` to `(point,)`. Batch with `vmap`, of kernels too.
+
+    Args:
+        kernel: the covariance of one pair of points.
+        points: where; duplicates are welcome.
+        key: chooses the draw.
+    """
+    points = jnp.asarray(points)
+    return correlate(kernel, points, jax.random.normal(key, points.shape[:1], points.dtype))
+
+
+def correlate(kernel: Any, points: Array, white: Array) -> Array:
+    """Turn independent standard normal numbers into values of a process: `(point, dim)`, `(point,)` to `(point,)`."""
+    return jnp.matmul(cholesky(gram(kernel, points, points)), white, precision=jax.lax.Precision.HIGHEST)
+
+
+def cholesky(matrix: Array) -> Array:
+    """A lower triangular factor of a covariance matrix, of which rounding may have spoiled the small eigenvalues.
+
+    A small multiple of the unit matrix is added first: 4 √n units of rounding of the mean variance, which is what
+    smooth kernels on n crowded points need (2e-5 for 1,536 points in float32), and 4 times as much again for as long as
+    the factor is not finite.
+
+    **Shapes.** `(point, point)` to `(point, point)`. NaN only for a matrix that is no covariance at all.
+    """
+    matrix = jnp.asarray(matrix)
+    n = matrix.shape[-1]
+    if n == 0:
+        return matrix
+    size = jnp.trace(matrix) / n
+    unit = jnp.eye(n, dtype=matrix.dtype)
+
+    def factorise(jitter):
+        return jnp.linalg.cholesky(matrix + jitter * unit)
+
+    def failed(state):
+        factor, jitter = state
+        return ~jnp.isfinite(factor).all() & (jitter < size)
+
+    def again(state):
+        jitter = state[1] * 4
+        return factorise(jitter), jitter
+
+    first = size * (4 * n**0.5 * float(jnp.finfo(matrix.dtype).eps))
+    return jax.lax.while_loop(failed, again, (factorise(first), first))[0]
+
+
+def process_tasks(
+    kernels: Any, s: Array, counts: Array, size: int, *, noise: tuple[Any, Any], move: Any, key: Key
+) -> Task:
+    """A batch of tasks from processes on the component `"s"`.
+
+    Args:
+        kernels: with a batch axis on every leaf.
+        s: locations `(batch, point, dim)`, first those of the context, padding included, then the targets.
+        counts: how many rows of each context are real, `(batch,)`.
+        size: rows of the context.
+        noise: standard deviations of the noise on context and on target values.
+        move: moves locations `(batch, point, dim)` once the values are drawn.
+        key: chooses values and noise.
+    """
+    key_field, key_noise = jax.random.split(key)
+    white = jax.random.normal(key_field, s.shape[:2], s.dtype)
+    f = jax.vmap(correlate)(kernels, s, white)
+    level = jnp.where(jnp.arange(s.shape[1]) < size, *(jnp.asarray(sd, s.dtype) for sd in noise))
+    f = f + level[None] * jax.random.normal(key_noise, f.shape, f.dtype)
+    s, f = move(s), f[..., None]
+    mask = jnp.arange(size)[None] < counts[:, None]
+    f_ctx = jnp.where(mask[..., None], f[:, :size], jnp.zeros_like(f[:, :size]))
+    return Task(Points({"s": s[:, :size]}, f_ctx, mask=mask), Points({"s": s[:, size:]}, f[:, size:]))
+
+
+def check_counts(batch: int, n_ctx: tuple[int, int], n_tgt: int, ctx_sizes: Sequence[int]) -> None:
+    """Raise ValueError unless the numbers of tasks and points fit each other and the buckets."""
+    if batch < 1:
+        raise ValueError(f"`batch` must be at least 1, got {batch}.")
+    if not 0 <= n_ctx[0] < n_ctx[1]:
+        raise ValueError(f"`n_ctx` must be (low, high) with 0 <= low < high, got {n_ctx}.")
+    if n_tgt < 1:
+        raise ValueError(f"`n_tgt` must be at least 1, got {n_tgt}.")
+    if not ctx_sizes or max(ctx_sizes) < n_ctx[1] - 1:
+        raise ValueError(f"`ctx_sizes` must hold {n_ctx[1] - 1} context points, got {tuple(ctx_sizes)}.")
+
+
+def context_counts(
+    batch: int, n_ctx: tuple[int, int], ctx_sizes: Sequence[int], *, same: bool, key: Key
+) -> tuple[Array, int]:
+    """Numbers of context points `(batch,)`, uniform on [low, high), and the bucket that holds them all."""
+    counts = jnp.broadcast_to(jax.random.randint(key, (1,) if same else (batch,), *n_ctx), (batch,))
+    # with one bucket there is no need to wait for the device
+    size = ctx_sizes[0] if len(ctx_sizes) == 1 else bucket(int(counts.max()), ctx_sizes)
+    return counts, size
+
+
+def denser(
+    n_ctx: tuple[int, int], ctx_sizes: Sequence[int], more: float | int
+) -> tuple[tuple[int, int], tuple[int, ...]]:
+    """The range of context points and the buckets for `more` times as many points."""
+    low, most = n_ctx[0], n_ctx[1] - 1
+    return (round(low * more), round(most * more) + 1), tuple(round(size * more) for size in ctx_sizes)
+
+
+def cells(n: int, domain: tuple[float, float], dim: int) -> np.ndarray:
+    """The middles of n equal cells of (low, high) along each axis, `(n ** dim, dim)`; the last axis runs fastest."""
+    axis = domain[0] + (domain[1] - domain[0]) * (np.arange(n) + 0.5) / n
+    return np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), -1).reshape(-1, dim)
+
+
+def shuffles(n: int, shape: tuple[int, ...], *, key: Key) -> Array:
+    """Independent random orders of 0 … n − 1, `(*shape, n)`."""
+    return jnp.argsort(jax.random.bits(key, (*shape, n)), axis=-1)
+
+
+def inverse_gamma(shape: float, scale: float, n: int, *, key: Key) -> Array:
+    """Draws from InverseGamma(shape, scale), `(n,)`."""
+    return scale / jax.random.gamma(key, shape, (n,))

@@ -1,0 +1,165 @@
+"""The exact posterior of a Gaussian process, in float64 on the host: the bound on what any model can reach."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from bsatnp._types import Array
+from bsatnp.simulate.kernels import gram
+from bsatnp.tasks import Points
+
+
+class Posterior(eqx.Module):
+    """The exact predictive distribution of a Gaussian process at the targets, in float64 on the host.
+
+    **Shapes.** `mean` and `variance` are `(tgt,)`, `covariance` is `(tgt, tgt)` or None; a batch adds leading axes.
+    """
+
+    mean: np.ndarray
+    variance: np.ndarray
+    covariance: np.ndarray | None
+
+    def log_prob(self, f: Array) -> np.ndarray:
+        """The marginal log density of values at each target: `(tgt,)` or `(tgt, 1)` to `(tgt,)`."""
+        f = np.asarray(f, np.float64).reshape(self.mean.shape)
+        return -((f - self.mean) ** 2 / self.variance + np.log(2 * np.pi * self.variance)) / 2
+
+
+def posterior(
+    kernel: Any,
+    ctx: Points,
+    tgt: Points,
+    *,
+    noise: Any = 0.0,
+    tgt_noise: Any = 0.0,
+    mean: Any = None,
+    full: bool = False,
+) -> Posterior:
+    """The exact posterior predictive of a Gaussian process: the bound on what any model can reach.
+
+    Points are the components of their index set, in the order of their names, joined into one vector. Rows that may
+    not serve as context (padding, values not observed) are left out.
+
+    **Shapes.** One task, or a batch of them; then `kernel`, `mean`, `noise` and `tgt_noise` (unless None or a plain
+    number) carry the batch axis on every leaf, as a simulator's `draw` returns them.
+
+    Args:
+        kernel: the covariance of a pair of points, able to take NumPy arrays with leading axes.
+        ctx: points with one output.
+        tgt: where to predict; what `tgt.f` holds is not looked at.
+        noise: standard deviation of the noise on the values in `ctx`.
+        tgt_noise: the same for the values to be predicted.
+        mean: mean function, `(point, dim)` to `(point,)`; zero when None.
+        full: compute the covariance between targets as well.
+
+    Raises:
+        ValueError: more than one output, components that do not fit, a leaf without the batch axis, a matrix that is no
+            covariance.
+    """
+    if ctx.mask.ndim > 1:
+        n = ctx.mask.shape[0]
+        rows = [_rows(tree, n, name) for name, tree in (("kernel", kernel), ("mean", mean))]
+        noises = [_rows(tree, n, name) for name, tree in (("noise", noise), ("tgt_noise", tgt_noise))]
+
+        def one(i):
+            options = {"noise": noises[0](i), "tgt_noise": noises[1](i), "mean": rows[1](i), "full": full}
+            return posterior(rows[0](i), _row(ctx, i), _row(tgt, i), **options)
+
+        each = [one(i) for i in range(n)]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
+    kernel = _host(kernel)
+    p, f = _observed(ctx)
+    q = coordinates(tgt)
+    if p.shape[1] != q.shape[1]:
+        raise ValueError(f"`tgt` must have points of width {p.shape[1]} as `ctx`, got {q.shape[1]}.")
+    prior = np.asarray(gram(kernel, q, q), np.float64) if full else None
+    variance = np.asarray(kernel(q, q), np.float64)
+    shift = np.zeros(len(q)) if mean is None else np.asarray(mean(q), np.float64)
+    extra = float(tgt_noise) ** 2
+    if not len(p):
+        at_tgt, reduction, spread = shift, np.zeros((0, len(q))), variance
+    else:
+        residual = f if mean is None else f - np.asarray(mean(p), np.float64)
+        factor = _factor(kernel, p, float(noise))
+        reduction = np.linalg.solve(factor, np.asarray(gram(kernel, p, q), np.float64))
+        at_tgt = shift + reduction.T @ np.linalg.solve(factor, residual)
+        spread = np.maximum(variance - (reduction**2).sum(0), np.finfo(np.float64).eps * variance)
+    covariance = None
+    if prior is not None:
+        covariance = prior - reduction.T @ reduction
+        np.fill_diagonal(covariance, spread + extra)
+    return Posterior(at_tgt, spread + extra, covariance)
+
+
+def log_marginal(
+    kernel: Any, points: Points, *, noise: float = 0.0, mean: Callable[[np.ndarray], np.ndarray] | None = None
+) -> float:
+    """The log density of the values of one set of points under a Gaussian process, in float64 on the host.
+
+    Args:
+        kernel: as in `posterior`.
+        points: unbatched, with one output; rows that are padding or not observed do not count.
+        noise: standard deviation of the noise on the values.
+        mean: mean function, `(point, dim)` to `(point,)`.
+
+    Raises:
+        ValueError: more than one output, a matrix that is no covariance.
+    """
+    kernel = _host(kernel)
+    p, f = _observed(points)
+    residual = f if mean is None else f - np.asarray(mean(p), np.float64)
+    if not len(p):
+        return 0.0
+    factor = _factor(kernel, p, noise)
+    white = np.linalg.solve(factor, residual)
+    return float(-(white @ white) / 2 - np.log(np.diagonal(factor)).sum() - len(p) * np.log(2 * np.pi) / 2)
+
+
+def coordinates(points: Points) -> np.ndarray:
+    """The components of unbatched points, in the order of their names, joined in float64; zero where masked."""
+    mask = np.asarray(points.mask)
+    columns = [np.asarray(points.index[name], np.float64) for name in sorted(points.index)]
+    return np.where(mask[:, None], np.concatenate(columns, -1), 0)
+
+
+def _observed(points: Points) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates and values of the rows that may serve as context."""
+    if points.f is None or points.f.shape[-1] != 1:
+        raise ValueError(f"`ctx.f` must have one output, got {None if points.f is None else points.f.shape[-1]}.")
+    rows = np.asarray(points.usable)
+    return coordinates(points)[rows], np.asarray(points.f, np.float64)[rows, 0]
+
+
+def _factor(kernel: Any, p: np.ndarray, noise: float) -> np.ndarray:
+    """The Cholesky factor of the covariance of noisy values; duplicates without noise need a little more."""
+    matrix = np.asarray(gram(kernel, p, p), np.float64)
+    size = np.trace(matrix) / len(p)
+    matrix = matrix + noise**2 * np.eye(len(p))
+    for jitter in (0.0, *10.0 ** np.arange(-13, -5)):
+        try:
+            return np.linalg.cholesky(matrix + jitter * size * np.eye(len(p)))
+        except np.linalg.LinAlgError:
+            continue
+    raise ValueError("`kernel` must give a positive semi-definite covariance, got one with negative eigenvalues.")
+
+
+def _host(tree: Any) -> Any:
+    """Every number of a kernel as a NumPy array in float64; a plain function stays as it is."""
+    return jax.tree.map(lambda leaf: leaf if callable(leaf) else np.asarray(leaf, np.float64), tree)
+
+
+def _row(tree: Any, i: int) -> Any:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[i], tree)
+
+
+def _rows(tree: Any, n: int, name: str) -> Callable[[int], Any]:
+    """A function from the number of a task to its part of `tree`; plain numbers are shared by all tasks."""
+    if tree is None or isinstance(tree, int | float):
+        return lambda i: tree
+    if any(np.shape(leaf)[:1] != (n,) for leaf in jax.tree.leaves(tree)):
+        raise ValueError(f"`{name}` must carry the batch axis {n} on every leaf, as `draw` returns it.")
+    host = jax.tree.map(np.asarray, tree)
+    return lambda i: _row(host, i)

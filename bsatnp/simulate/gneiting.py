@@ -1,0 +1,255 @@
+"""Forecasts of a spatiotemporal Gaussian process that is only partly stationary: a nonseparable kernel and a mean."""
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bsatnp._types import Array, Key
+from bsatnp.simulate.draws import correlate, shuffles
+from bsatnp.simulate.kernels import AbstractKernel, namespace, parameter, positive
+from bsatnp.tasks import Points, Task
+
+
+class Gneiting(AbstractKernel):
+    """σ² g(u)^(−ν) exp(−(‖Δs / ℓ‖² / g(u)^b)^γ) with u = |Δt| and g(u) = 1 + a u^(2α).
+
+    **Shapes.** A point is (x, y, t), `(3,)`.
+
+    **Units.** `lengthscale` in those of space, `variance` in squared units of the values.
+
+    **Invariant under.** Translations of space and time, time reversal; rotations only if both lengthscales agree.
+
+    Args:
+        variance: σ², `()`.
+        lengthscale: (ℓ_x, ℓ_y), `(2,)`.
+        a: strength of the decay in time, `()`.
+        alpha: its smoothness, in (0, 1].
+        b: interaction of space and time, in [0, 1].
+        nu: exponent of the decay in time, at least `b`.
+        gamma: smoothness in space, in (0, 1].
+
+    Raises:
+        ValueError: a variance, lengthscale, a, alpha, nu or gamma that is not positive.
+
+    **Reference.** The paper's experimental setup, Gneiting Gaussian process.
+    """
+
+    variance: Any
+    lengthscale: Any
+    a: Any
+    alpha: Any
+    b: Any
+    nu: Any
+    gamma: Any
+
+    def __check_init__(self):
+        positive(variance=self.variance, lengthscale=self.lengthscale, a=self.a)
+        positive(alpha=self.alpha, nu=self.nu, gamma=self.gamma)
+
+    def __call__(self, p: Array, q: Array) -> Any:
+        """The covariance of the values at `p` and at `q`."""
+        xp = namespace(p)
+        variance, lengthscale, a, alpha, b, nu, gamma = (
+            parameter(x, p) for x in (self.variance, self.lengthscale, self.a, self.alpha, self.b, self.nu, self.gamma)
+        )
+        u = (p[..., :2] - q[..., :2]) / lengthscale
+        g = 1 + a * _power(abs(p[..., 2] - q[..., 2]), 2 * alpha)
+        return variance * g**-nu * xp.exp(-_power((u * u).sum(-1) / g**b, gamma))
+
+
+class GneitingMean(eqx.Module):
+    """The mean of one task, 6 + 0.9 m(s, t), with weights on functions that all tasks share.
+
+    m = bias + terrain T(s) + sine sin 2πt + cosine cos 2πt + harmonic sin 4πt + interaction T(s) (2t − 1)
+    + trend (2t − 1) + hotspot H(s, t). The paper leaves the terrain, the frequency of the clock and the form of the
+    interaction open: T is `terrain`, the clock goes round once in the 12 times, the interaction grows linearly.
+
+    **Shapes.** Points (x, y, t), `(…, 3)` to `(…)`; every weight is `()`.
+
+    **Reference.** The paper's experimental setup, Gneiting Gaussian process.
+    """
+
+    bias: Any
+    terrain: Any
+    sine: Any
+    cosine: Any
+    harmonic: Any
+    interaction: Any
+    trend: Any
+    hotspot: Any
+
+    def __call__(self, points: Array) -> Array:
+        """The mean at `points`."""
+        xp = namespace(points)
+        names = [field.name for field in dataclasses.fields(self)]
+        weight = {name: parameter(getattr(self, name), points) for name in names}
+        height, t = terrain(points[..., :2]), points[..., 2]
+        line = 2 * t - 1
+        m = (
+            weight["bias"]
+            + weight["terrain"] * height
+            + weight["sine"] * xp.sin(2 * np.pi * t)
+            + weight["cosine"] * xp.cos(2 * np.pi * t)
+            + weight["harmonic"] * xp.sin(4 * np.pi * t)
+            + weight["interaction"] * height * line
+            + weight["trend"] * line
+            + weight["hotspot"] * hotspot(points)
+        )
+        return 6.0 + 0.9 * m
+
+
+#: Ranges of the kernel's parameters, log-uniform and uniform, and of the mean's weights.
+_SCALES = {"variance": (0.85, 1.75), "length_x": (0.05, 0.15), "length_y": (0.05, 0.15), "a": (0.25, 2.5)}
+_SHAPES = {"alpha": (0.35, 1.0), "b": (0.0, 0.75), "nu": (1.1, 4.0), "gamma": (0.55, 1.0)}
+_WEIGHTS = {
+    "bias": (-0.15, 0.15),
+    "terrain": (-0.75, 0.75),
+    "sine": (-0.55, 0.55),
+    "cosine": (-0.55, 0.55),
+    "harmonic": (-0.25, 0.25),
+    "interaction": (-0.35, 0.35),
+    "trend": (-0.10, 0.10),
+    "hotspot": (-0.55, 0.55),
+}
+
+#: Centre, width and height of the terrain's three bumps.
+_BUMPS = (((-0.5, 0.45), 0.35, 1.0), ((0.5, -0.35), 0.3, -0.8), ((0.3, 0.6), 0.25, 0.6))
+
+
+def terrain(s: Array) -> Array:
+    """Three Gaussian bumps and a ripple, the same for all tasks: `(…, 2)` to `(…)`."""
+    xp = namespace(s)
+    x, y = s[..., 0], s[..., 1]
+    height = 0.15 * xp.sin(3 * np.pi * x) * xp.cos(2 * np.pi * y)
+    for centre, width, top in _BUMPS:
+        height = height + top * xp.exp(-((x - centre[0]) ** 2 + (y - centre[1]) ** 2) / (2 * width**2))
+    return height
+
+
+def hotspot(points: Array) -> Array:
+    """A bump that starts at (−0.55, −0.25) and moves with velocity (1.05, 0.55): `(…, 3)` to `(…)`."""
+    xp = namespace(points)
+    x, y, t = points[..., 0], points[..., 1], points[..., 2]
+    across, along = (x + 0.55 - 1.05 * t) / 0.24, (y + 0.25 - 0.55 * t) / 0.18
+    return xp.exp(-(across**2 + along**2) / 2)
+
+
+class GneitingProcess(eqx.Module):
+    """What stands behind a task: its kernel, mean and noise (standard deviation), as `posterior` takes them."""
+
+    kernel: Gneiting
+    mean: GneitingMean
+    noise: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class GneitingTasks:
+    """A stream of forecasts: sparse observations at four times, all locations at a fifth.
+
+    `tasks(step, key=key)` is a batch; `draw` gives the processes behind it as well. The components are `"s"`, two wide,
+    and `"t"`, one wide. The context comes first in its rows, padding last.
+
+    **Units.** Space on [−1, 1]², the `times` evenly on [0, 1].
+
+    **Invariant under.** Nothing: the kernel is stationary, the mean is not.
+
+    Args:
+        batch: tasks in a batch.
+        n_ctx: the number of context locations is drawn uniformly from [low, high), for each context time.
+        locations: drawn uniformly for each task.
+        times: evenly spaced on [0, 1].
+        window: consecutive times of a task; the last is the target.
+        noise: range of the log-uniform standard deviation of the noise. The paper does not say whether it means this or
+            a variance; its noise of 0.1 on other Gaussian processes is a standard deviation, so this is one too.
+        noisy_tgt: whether targets are noisy as well; the paper says that noise "perturbs the targets".
+
+    Raises:
+        ValueError: numbers that do not fit each other.
+
+    **Reference.** The paper's experimental setup, Gneiting Gaussian process.
+    """
+
+    batch: int = 4
+    n_ctx: tuple[int, int] = (8, 16)
+    locations: int = 256
+    times: int = 12
+    window: int = 5
+    noise: tuple[float, float] = (0.01, 0.06)
+    noisy_tgt: bool = True
+
+    def __post_init__(self):
+        if self.batch < 1:
+            raise ValueError(f"`batch` must be at least 1, got {self.batch}.")
+        if not 0 <= self.n_ctx[0] < self.n_ctx[1] <= self.locations + 1:
+            raise ValueError(
+                f"`n_ctx` must be (low, high) with 0 <= low < high <= {self.locations + 1}, got {self.n_ctx}."
+            )
+        if not 2 <= self.window <= self.times:
+            raise ValueError(f"`window` must be between 2 and the {self.times} times, got {self.window}.")
+        if not 0 < self.noise[0] <= self.noise[1]:
+            raise ValueError(f"`noise` must be (low, high) with 0 < low <= high, got {self.noise}.")
+
+    def __call__(self, step: int, *, key: Key) -> Task:
+        """Batch number `step` of the stream that `key` chooses."""
+        return self.draw(step, key=key)[0]
+
+    def draw(self, step: int, *, key: Key) -> tuple[Task, GneitingProcess]:
+        """A batch, and the processes behind it with a batch axis."""
+        shape = (self.batch, self.n_ctx, self.locations, self.times, self.window)
+        return _draw(shape, self.noise, float(self.noisy_tgt), key=jax.random.fold_in(key, step))
+
+
+@partial(jax.jit, static_argnums=0)
+def _draw(shape, noise, noisy_tgt, *, key):
+    batch, (low, high), locations, n_times, window = shape
+    key_process, key_place, key_time, key_count, key_rows, key_field, key_noise = jax.random.split(key, 7)
+    frames = window - 1
+    process = _process(batch, noise, key=key_process)
+    place = jax.random.uniform(key_place, (batch, locations, 2), minval=-1, maxval=1)
+    start = jax.random.randint(key_time, (batch, 1), 0, n_times - frames)
+    times = (start + jnp.arange(window)[None]).astype(place.dtype) * (1 / (n_times - 1))
+
+    counts = jax.random.randint(key_count, (batch, frames, 1), low, high)
+    rows = shuffles(locations, (batch, frames), key=key_rows)[..., : high - 1].reshape(batch, -1)
+    mask = (jnp.arange(high - 1)[None, None] < counts).reshape(batch, -1)
+    order = jnp.argsort(~mask, axis=-1, stable=True)  # padding last
+    mask, rows = jnp.take_along_axis(mask, order, 1), jnp.take_along_axis(rows, order, 1)
+    s_ctx = jnp.take_along_axis(place, rows[..., None], 1)
+    t_ctx = jnp.take_along_axis(times, order // (high - 1), 1)[..., None]
+    t_tgt = jnp.broadcast_to(times[:, None, -1:], (batch, locations, 1))
+
+    points = jnp.concatenate([jnp.concatenate([s_ctx, place], 1), jnp.concatenate([t_ctx, t_tgt], 1)], -1)
+    white = jax.random.normal(key_field, points.shape[:2], points.dtype)
+    latent = jax.vmap(lambda p, x, w: p.mean(x) + correlate(p.kernel, x, w))(process, points, white)
+    noise = process.noise[:, None] * jax.random.normal(key_noise, latent.shape, latent.dtype)
+    n = mask.shape[1]
+    f_ctx = jnp.where(mask, (latent + noise)[:, :n], jnp.zeros_like(latent[:, :n]))
+    f_tgt = (latent + noisy_tgt * noise)[:, n:]
+    ctx = Points({"s": s_ctx, "t": t_ctx}, f_ctx[..., None], mask=mask)
+    return Task(ctx, Points({"s": place, "t": t_tgt}, f_tgt[..., None])), process
+
+
+def _process(batch, noise, *, key):
+    ranges = {**_SCALES, "noise": noise, **_SHAPES, **_WEIGHTS}
+    low, high = (
+        jnp.stack([jnp.asarray(x, float) for x in ends])[:, None] for ends in zip(*ranges.values(), strict=True)
+    )
+    unit = jax.random.uniform(key, (len(ranges), batch))
+    n = len(_SCALES) + 1  # these are log-uniform
+    scales = low[:n] * (high[:n] / low[:n]) ** unit[:n]
+    others = low[n:] + (high[n:] - low[n:]) * unit[n:]
+    value = dict(zip(ranges, jnp.concatenate([scales, others]), strict=True))
+    lengthscale = jnp.stack([value["length_x"], value["length_y"]], -1)
+    kernel = Gneiting(value["variance"], lengthscale, value["a"], **{name: value[name] for name in _SHAPES})
+    return GneitingProcess(kernel, GneitingMean(**{name: value[name] for name in _WEIGHTS}), value["noise"])
+
+
+def _power(x: Any, exponent: Any) -> Any:
+    """Power `x ** exponent` for x ≥ 0, with a zero gradient at zero."""
+    xp = namespace(x)
+    return xp.where(x > 0, xp.where(x > 0, x, 1) ** exponent, 0)

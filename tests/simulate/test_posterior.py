@@ -1,0 +1,125 @@
+"""The exact posterior against scikit-learn and SciPy, and where there is little or no context."""
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk
+
+from bsatnp.simulate import Matern, SquaredExponential, log_marginal, posterior
+from bsatnp.tasks import Points
+
+RNG = np.random.default_rng(11)
+S, Q = RNG.uniform(-1, 1, (9, 2)), RNG.uniform(-1, 1, (7, 2))
+F = RNG.normal(size=(9, 1))
+CTX, TGT = Points({"s": S}, F), Points({"s": Q})
+KERNELS = {
+    "squared exponential": (SquaredExponential(0.6, 1.7), 1.7 * sk.RBF(0.6)),
+    "exponential": (Matern(0.6, nu=0.5), 1.0 * sk.Matern(0.6, nu=0.5)),
+}
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+@pytest.mark.parametrize("name", KERNELS)
+def test_equals_scikit_learn(name, noise):
+    kernel, oracle = KERNELS[name]
+    model = GaussianProcessRegressor(oracle, alpha=noise**2, optimizer=None).fit(S, F[:, 0])  # pyright: ignore[reportArgumentType]
+    mean, covariance = model.predict(Q, return_cov=True)
+    exact = posterior(kernel, CTX, TGT, noise=noise, full=True)
+    assert exact.covariance is not None
+    np.testing.assert_allclose(exact.mean, mean, atol=1e-10)
+    np.testing.assert_allclose(exact.covariance, covariance, atol=1e-10)
+    np.testing.assert_allclose(exact.variance, np.diagonal(covariance), atol=1e-10)
+    np.testing.assert_allclose(log_marginal(kernel, CTX, noise=noise), model.log_marginal_likelihood(), rtol=1e-10)
+
+
+def test_noise_on_targets_adds_to_their_variance_alone():
+    kernel = SquaredExponential(0.6)
+    clean = posterior(kernel, CTX, TGT, noise=0.1, full=True)
+    noisy = posterior(kernel, CTX, TGT, noise=0.1, tgt_noise=0.5, full=True)
+    assert clean.covariance is not None and noisy.covariance is not None
+    np.testing.assert_allclose(noisy.mean, clean.mean, rtol=1e-12)
+    np.testing.assert_allclose(noisy.covariance - clean.covariance, 0.25 * np.eye(7), atol=1e-12)
+
+
+def test_log_prob_is_that_of_the_marginals():
+    exact = posterior(SquaredExponential(0.6), CTX, TGT, noise=0.1)
+    f = RNG.normal(size=(7, 1))
+    expected = stats.norm.logpdf(f[:, 0], exact.mean, np.sqrt(exact.variance))
+    np.testing.assert_allclose(exact.log_prob(f), expected, rtol=1e-12)
+
+
+def test_padding_and_missing_values_are_left_out():
+    f = np.concatenate([F, [[np.nan], [3.0]]])
+    s = np.concatenate([S, [[0.1, 0.1], [np.nan, np.inf]]])
+    mask = np.arange(11) < 10
+    ctx = Points({"s": s}, f, mask=mask)
+    kernel = SquaredExponential(0.6)
+    a, b = posterior(kernel, ctx, TGT, noise=0.1), posterior(kernel, CTX, TGT, noise=0.1)
+    np.testing.assert_array_equal(a.mean, b.mean)
+    np.testing.assert_array_equal(a.variance, b.variance)
+    assert log_marginal(kernel, ctx, noise=0.1) == log_marginal(kernel, CTX, noise=0.1)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_without_context_it_is_the_prior(masked):
+    kernel = SquaredExponential(0.6, 1.7)
+    n = 2 if masked else 0
+    ctx = Points({"s": np.zeros((n, 2))}, np.zeros((n, 1)), mask=np.zeros(n, bool))
+    exact = posterior(kernel, ctx, TGT, noise=0.1, mean=lambda p: p[:, 0], full=True)
+    np.testing.assert_array_equal(exact.mean, Q[:, 0])
+    assert exact.covariance is not None
+    np.testing.assert_allclose(exact.covariance, np.asarray(sk.RBF(0.6)(Q)) * 1.7, atol=1e-14)
+    assert log_marginal(kernel, ctx) == 0
+
+
+def test_without_noise_it_interpolates_duplicates_too():
+    twice = Points({"s": np.concatenate([S, S])}, np.concatenate([F, F]))
+    exact = posterior(SquaredExponential(0.6), twice, Points({"s": S}))
+    np.testing.assert_allclose(exact.mean, F[:, 0], atol=1e-5)
+    assert (exact.variance > 0).all() and exact.variance.max() < 1e-6
+
+
+def test_no_targets_give_an_empty_result():
+    exact = posterior(SquaredExponential(), CTX, Points({"s": np.zeros((0, 2))}), noise=0.1)
+    assert exact.mean.shape == exact.variance.shape == (0,)
+
+
+def test_a_mean_function_is_taken_off_and_put_back():
+    kernel, line = SquaredExponential(0.6), lambda p: 3 + 2 * p[:, 1]
+    bent = Points({"s": S}, F + line(S)[:, None])
+    a, b = posterior(kernel, bent, TGT, noise=0.1, mean=line), posterior(kernel, CTX, TGT, noise=0.1)
+    np.testing.assert_allclose(a.mean, b.mean + line(Q), atol=1e-12)
+    np.testing.assert_allclose(a.variance, b.variance, rtol=1e-12)
+    assert log_marginal(kernel, bent, noise=0.1, mean=line) == pytest.approx(log_marginal(kernel, CTX, noise=0.1))
+
+
+def test_a_batch_is_its_tasks_one_by_one():
+    scales = np.array([0.3, 0.9])
+    stack = jax.tree.map(lambda x: np.stack([x, x]), (CTX, TGT))
+    kernels = SquaredExponential(scales, np.ones(2))
+    both = posterior(kernels, *stack, noise=np.array([0.1, 0.2]), full=True)
+    for i, scale in enumerate(scales):
+        one = posterior(SquaredExponential(scale), CTX, TGT, noise=[0.1, 0.2][i], full=True)
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_array_equal(a[i], b), both, one)
+
+
+def test_components_are_joined_in_the_order_of_their_names():
+    kernel = SquaredExponential(np.array([0.3, 0.8]))
+    apart = Points({"t": S[:, 1:], "s": S[:, :1]}, F), Points({"t": Q[:, 1:], "s": Q[:, :1]})
+    np.testing.assert_array_equal(
+        posterior(kernel, *apart, noise=0.1).mean, posterior(kernel, CTX, TGT, noise=0.1).mean
+    )
+
+
+def test_bad_arguments_are_named():
+    kernel = SquaredExponential()
+    with pytest.raises(ValueError, match="one output, got 2"):
+        posterior(kernel, Points({"s": S}, np.ones((9, 2))), TGT)
+    with pytest.raises(ValueError, match="width 2"):
+        posterior(kernel, CTX, Points({"s": Q[:, :1]}))
+    with pytest.raises(ValueError, match="`kernel` must carry the batch axis 2"):
+        posterior(kernel, *jax.tree.map(lambda x: np.stack([x, x]), (CTX, TGT)))
+    with pytest.raises(ValueError, match="negative eigenvalues"):
+        posterior(lambda p, q: -np.ones((p - q).shape[:-1]), CTX, TGT)

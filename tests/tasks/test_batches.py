@@ -1,0 +1,100 @@
+"""Buckets, batches and splits: nothing lost, nothing twice, few shapes."""
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bsatnp.tasks import Points, Task, batch, bucket, split
+
+
+def numbered(n):
+    """Points that are their own numbers."""
+    return Points({"s": np.arange(n, dtype=float)[:, None]}, np.arange(n, dtype=float)[:, None])
+
+
+def rows(points):
+    return np.asarray(points.index["s"])[np.asarray(points.mask), 0].astype(int).tolist()
+
+
+@hypothesis.given(n=st.integers(0, 20), sizes=st.lists(st.integers(0, 20), min_size=1))
+def test_bucket_is_the_smallest_that_holds_the_points(n, sizes):
+    if max(sizes) < n:
+        with pytest.raises(ValueError, match=f"`sizes` must hold {n} points, the largest is {max(sizes)}"):
+            bucket(n, sizes)
+    else:
+        size = bucket(n, sizes)
+        assert size in sizes and size >= n and not any(n <= other < size for other in sizes)
+
+
+@hypothesis.given(lengths=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=4))
+def test_a_batch_holds_every_row_of_every_task(lengths):
+    tasks = [Task(numbered(n), numbered(m)) for n, m in lengths]
+    both = batch(tasks, ctx_sizes=(4, 9), tgt_sizes=(9,))
+    assert len(both.ctx) == (4 if max(n for n, _ in lengths) <= 4 else 9) and len(both.tgt) == 9
+    for i, (n, m) in enumerate(lengths):
+        one = jax.tree.map(lambda leaf, i=i: leaf[i], both)
+        assert rows(one.ctx) == list(range(n)) and rows(one.tgt) == list(range(m))
+        assert one.ctx.observed.sum() == n
+    tight = batch(tasks)
+    assert len(tight.ctx) == max(n for n, _ in lengths) and len(tight.tgt) == max(m for _, m in lengths)
+
+
+def test_twenty_tasks_of_twenty_sizes_have_as_many_shapes_as_buckets():
+    shapes = {
+        jax.tree.map(jnp.shape, batch([Task(numbered(n), numbered(3))], ctx_sizes=(8, 16, 24))).ctx.mask
+        for n in range(1, 21)
+    }
+    assert shapes == {(1, 8), (1, 16), (1, 24)}
+
+
+def test_host_tasks_make_host_batches_and_device_tasks_device_batches():
+    task = Task(numbered(2), numbered(3))
+    assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(batch([task, task])))
+    device = jax.tree.map(jnp.asarray, task)
+    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(batch([device, device])))
+
+
+def test_tasks_that_do_not_stack_are_refused():
+    with pytest.raises(ValueError, match="`tasks` must hold at least one task"):
+        batch([])
+    values, none = Task(numbered(2), numbered(2)), Task(numbered(2), Points({"s": np.zeros((2, 1))}))
+    wide = Task(Points({"s": np.zeros((2, 2))}, np.zeros((2, 1))), Points({"s": np.zeros((2, 2))}, np.zeros((2, 1))))
+    for other in (none, wide):
+        with pytest.raises(ValueError, match="`tasks` must share components, widths and outputs"):
+            batch([values, other])
+    with pytest.raises(ValueError, match="`sizes` must hold 2 points, the largest is 1"):
+        batch([values], ctx_sizes=(1,))
+
+
+@hypothesis.given(n_ctx=st.integers(0, 12), seed=st.integers(0, 2**31 - 1))
+def test_a_split_is_a_partition(n_ctx, seed):
+    task = split(numbered(12), n_ctx, key=jax.random.key(seed))
+    ctx, tgt = rows(task.ctx), rows(task.tgt)
+    assert len(ctx) == n_ctx
+    assert sorted(ctx + tgt) == list(range(12))
+    np.testing.assert_array_equal(task.ctx.f, task.ctx.index["s"])
+
+
+def test_all_points_as_context_are_all_distinct():
+    task = split(numbered(500), 500, key=jax.random.key(0))
+    assert sorted(rows(task.ctx)) == list(range(500)) and len(task.tgt) == 0
+    assert rows(task.ctx) != list(range(500))
+
+
+def test_every_point_is_context_equally_often():
+    n, keys = 6, jax.random.split(jax.random.key(0), 1200)
+    draw = jax.jit(jax.vmap(lambda key: split(jax.tree.map(jnp.asarray, numbered(n)), 2, 3, key=key)))
+    task = draw(keys)
+    ctx, tgt = (np.asarray(p.index["s"])[..., 0].astype(int) for p in (task.ctx, task.tgt))
+    assert ctx.shape == (1200, 2) and tgt.shape == (1200, 3)
+    assert np.abs(np.bincount(ctx.ravel(), minlength=n) / 1200 - 2 / n).max() < 5 * np.sqrt(2 / 9 / 1200)
+    assert all(len({*a, *b}) == 5 for a, b in zip(ctx, tgt, strict=True))
+
+
+@pytest.mark.parametrize(("n_ctx", "n_tgt"), [(7, None), (4, 3), (-1, None), (-1, 3), (3, -1)])
+def test_more_points_than_there_are_is_refused(n_ctx, n_tgt):
+    with pytest.raises(ValueError, match="`n_ctx` \\+ `n_tgt` must be between 0 and the 6 points"):
+        split(numbered(6), n_ctx, n_tgt, key=jax.random.key(0))
