@@ -1,6 +1,8 @@
 """The parts that models are made of. All are written for one task; `jax.vmap` makes a batch."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import equinox as eqx
@@ -14,11 +16,19 @@ from bsatnp.bias import AbstractBias
 from bsatnp.groups import components
 
 
-def linear(n_in: int, n_out: int, *, key: Key) -> eqx.nn.Linear:
-    """A linear layer with LeCun-normal weights and zero bias, as the paper's models start."""
-    layer = eqx.nn.Linear(n_in, n_out, key=key)
-    weight = jax.nn.initializers.lecun_normal(in_axis=1, out_axis=0)(key, (n_out, n_in), layer.weight.dtype)
-    return eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros(n_out, weight.dtype)))
+def linears(shapes: Sequence[tuple[int, int]], *, key: Key) -> tuple[eqx.nn.Linear, ...]:
+    """Linear layers (n_in, n_out) with normal weights of variance 1 / n_in and zero biases.
+
+    All weights come from one draw: each shape that is drawn costs a compilation.
+    """
+    sizes = [n_in * n_out for n_in, n_out in shapes]
+    numbers = jnp.split(jax.random.normal(key, (sum(sizes),)), list(accumulate(sizes))[:-1])
+    layers = []
+    for (n_in, n_out), draw in zip(shapes, numbers, strict=True):
+        layer = eqx.nn.Linear(n_in, n_out, key=key)
+        weight = draw.reshape(n_out, n_in) / math.sqrt(n_in)
+        layers.append(eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros(n_out, weight.dtype))))
+    return tuple(layers)
 
 
 class MLP(eqx.Module):
@@ -40,8 +50,7 @@ class MLP(eqx.Module):
         if not sizes or min(n_in, *sizes) < 1:
             raise ValueError(f"`sizes` must be widths of at least 1 after an input of at least 1, got {n_in}, {sizes}.")
         widths = (n_in, *sizes)
-        keys = jax.random.split(key, len(sizes))
-        self.layers = tuple(linear(a, b, key=k) for a, b, k in zip(widths[:-1], widths[1:], keys, strict=True))
+        self.layers = linears(list(pairwise(widths)), key=key)
         self.activation = activation
 
     @property
@@ -184,11 +193,7 @@ class MultiHeadAttention(eqx.Module):
     def __init__(self, dim: int, *, heads: int, width: int, score: Any = None, key: Key):
         if heads < 1 or width % heads:
             raise ValueError(f"`heads` must divide the width of attention {width}, got {heads}.")
-        q, k, v, out = jax.random.split(key, 4)
-        self.query = linear(dim, width, key=q)
-        self.key = linear(dim, width, key=k)
-        self.value = linear(dim, width, key=v)
-        self.out = linear(width, dim, key=out)
+        self.query, self.key, self.value, self.out = linears([(dim, width)] * 3 + [(width, dim)], key=key)
         self.score = score
         self.heads = heads
 
@@ -216,11 +221,11 @@ class MultiHeadAttention(eqx.Module):
             k_index=k_index,
             mask=mask,
         )
-        return jax.vmap(self.out)(jnp.moveaxis(mixed, 0, 1).reshape(tokens.shape[0], -1))
+        return jax.vmap(self.out)(jnp.moveaxis(mixed, 0, 1).reshape(len(tokens), mixed.shape[0] * mixed.shape[2]))
 
     def _split(self, layer: eqx.nn.Linear, tokens: Array) -> Array:
         wide = jax.vmap(layer)(tokens)
-        return jnp.moveaxis(wide.reshape(tokens.shape[0], self.heads, -1), 1, 0)
+        return jnp.moveaxis(wide.reshape(len(tokens), self.heads, wide.shape[1] // self.heads), 1, 0)
 
 
 class KRBlock(eqx.Module):

@@ -66,17 +66,20 @@ class BSATNP(AbstractModel):
     ):
         if depth < 1:
             raise ValueError(f"`depth` must be at least 1, got {depth}.")
-        embedding, blocks, predict = jax.random.split(key, 3)
         self.head = GaussianHead() if head is None else head
-        self.embedding = TokenEmbedding(embed or {}, self.head.features, sizes=(*embed_sizes, dim), key=embedding)
+
+        self.embedding, self.blocks, self.predict = _build(
+            key,
+            dict(embed or {}),
+            bias,
+            features=self.head.features,
+            embed_sizes=(*embed_sizes, dim),
+            depth=depth,
+            block={"dim": dim, "heads": heads, "width": width, "hidden": hidden},
+            predict_sizes=(hidden, dim, self.head.raw),
+        )
         self.norm_embedding = LayerNorm(dim)
-
-        def block(key):
-            return KRBlock(dim, heads=heads, width=width, bias=bias, hidden=hidden, key=key)
-
-        self.blocks = eqx.filter_vmap(block)(jax.random.split(blocks, depth))
         self.norm_out = LayerNorm(dim)
-        self.predict = MLP(dim, (hidden, dim, self.head.raw), key=predict)
 
     @property
     def bias(self) -> AbstractBias | None:
@@ -131,6 +134,18 @@ class ConditionedBSATNP(eqx.Module):
 
         tokens, _ = _over_blocks(step, tokens, model.blocks, self.keys_values)
         return model.head(model.predict(model.norm_out(tokens)))
+
+
+@eqx.filter_jit
+def _build(key, embed, bias, *, features, embed_sizes, depth, block, predict_sizes):
+    """Draw all weights in one compilation, where drawing array by array would take one for each shape."""
+    embedding, blocks, predict = jax.random.split(key, 3)
+    make = eqx.filter_vmap(lambda key: KRBlock(**block, bias=bias, key=key))
+    return (
+        TokenEmbedding(embed, features, sizes=embed_sizes, key=embedding),
+        make(jax.random.split(blocks, depth)),
+        MLP(block["dim"], predict_sizes, key=predict),
+    )
 
 
 def _needed(blocks: KRBlock, index: dict[str, Any]) -> Any:
