@@ -204,7 +204,7 @@ def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> 
     """Draw distinct context points at random; the targets are drawn from the rest.
 
     Args:
-        points: one unbatched set with values.
+        points: one unbatched set with values; padding is left out.
         n_ctx: how many points become context.
         n_tgt: how many become targets; all that remain when None.
         key: chooses the points.
@@ -212,6 +212,8 @@ def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> 
     Raises:
         ValueError: more points asked for than there are.
     """
+    if not is_traced(points):
+        points = points.take(np.flatnonzero(np.asarray(points.mask)))
     n = len(points)
     n_tgt = n - n_ctx if n_tgt is None else n_tgt
     if n_ctx < 0 or n_tgt < 0 or n_ctx + n_tgt > n:
@@ -317,7 +319,8 @@ def _narrow(name, values, mask):
         gaps = np.diff(wide)
         gaps = gaps[gaps > 1e-11 * np.abs(wide).max(initial=0)]  # the rest is rounding
         lost = np.abs(wide.astype(np.float32) - wide).max(initial=0)
-        if gaps.size and lost > 0.25 * np.median(gaps):
+        span = wide[-1] - wide[0] if wide.size else 0.0
+        if gaps.size and lost > 0.25 * max(np.median(gaps), 4e-7 * span):
             raise ValueError(
                 f"Component '{name}' loses differences of {np.median(gaps):.3g} in float32 (values near "
                 f"{wide[-1]:.6g}); subtract an origin, scale it, or enable x64."
