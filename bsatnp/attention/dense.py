@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from bsatnp.attention.operands import Operands, prepare
+from bsatnp.attention.operands import Operands, prepare, product
 
 
 def dense_attention(
@@ -36,15 +36,17 @@ def dense_attention(
 
 
 def attend(operands: Operands, mask: Array | None) -> tuple[Array, Array]:
-    """Output and log-sum-exp of prepared operands."""
+    """Output `(head, q, value)` and log-sum-exp `(head, q, 2)` of prepared operands.
+
+    The log-sum-exp is kept as two terms, the maximum and the rest: far from zero their float32 sum would lose the rest.
+    Without any key they are −inf and 0.
+    """
     scores = operands.scores()
     if mask is not None:
         scores = jnp.where(mask[None], scores, -jnp.inf)
     top = jax.lax.stop_gradient(jnp.max(scores, -1, keepdims=True, initial=-jnp.inf))
     weights = jnp.exp(scores - jnp.where(jnp.isneginf(top), 0, top))
     total = jnp.sum(weights, -1, keepdims=True)
-    some = total > 0
-    safe = jnp.where(some, total, 1)
-    out = jnp.einsum("hqk,hkd->hqd", weights / safe, operands.v.astype(weights.dtype))
-    lse = jnp.where(some, top + jnp.log(safe), -jnp.inf)
-    return out.astype(operands.v.dtype), lse[..., 0]
+    safe = jnp.where(total > 0, total, 1)
+    out = product("hqk,hkd->hqd", weights / safe, operands.v.astype(weights.dtype))
+    return out.astype(operands.v.dtype), jnp.concatenate([top, jnp.log(safe)], -1)

@@ -19,7 +19,7 @@ _refused_p.def_impl(_refuse)
 _refused_p.def_abstract_eval(lambda tangent: tangent)
 mlir.register_lowering(_refused_p, _refuse)
 ad.deflinear2(_refused_p, lambda cotangent, _: [cotangent])
-batching.defvectorized(_refused_p)
+batching.primitive_batchers[_refused_p] = _refuse  # a batched tangent is on its way forward: hessian, jacfwd
 
 _guard_p = Primitive("reverse_mode_only")
 _guard_p.def_impl(jnp.asarray)  # a Python number being differentiated becomes an array

@@ -22,11 +22,25 @@ class Operands(eqx.Module):
 
     def scores(self) -> Array:
         """Scores of all pairs `(head, q, k)`, in float32 or wider."""
-        wide = jnp.promote_types(self.q.dtype, jnp.float32)
-        dots = jnp.einsum("hqd,hkd->hqk", self.q, self.k, preferred_element_type=wide) * self.scale
+        wide = widened(self.q.dtype)
+        dots = product("hqd,hkd->hqk", self.q, self.k) * self.scale
         if self.score is None:
             return dots
-        return jnp.broadcast_to(self.score(dots, self.q_index, self.k_index).astype(wide), dots.shape)
+        scores = self.score(dots, self.q_index, self.k_index)
+        padded = (1,) * (3 - len(scores.shape)) + scores.shape
+        if len(padded) > 3 or any(n not in (1, m) for n, m in zip(padded, dots.shape, strict=True)):
+            raise ValueError(f"`score` must return shape (head, q, k) = {dots.shape}, got {scores.shape}.")
+        return jnp.broadcast_to(scores.astype(wide), dots.shape)
+
+
+def widened(kind: Any) -> Any:
+    """The type that sums are held in: float64 for float64, float32 for anything narrower."""
+    return jnp.dtype(jnp.float64 if kind == jnp.float64 else jnp.float32)
+
+
+def product(subscripts: str, a: Array, b: Array) -> Array:
+    """Sum of products in full precision, held in float32 or wider."""
+    return jnp.einsum(subscripts, a, b, preferred_element_type=widened(a.dtype), precision=jax.lax.Precision.HIGHEST)
 
 
 def prepare(q, k, v, score, q_index, k_index, mask, scale) -> tuple[Operands, Array | None]:
@@ -62,18 +76,19 @@ def prepare(q, k, v, score, q_index, k_index, mask, scale) -> tuple[Operands, Ar
         mask = jnp.atleast_2d(mask)
         keys = mask.any(0)
         k, v, k_index = (_zero_rows(tree, keys) for tree in (k, v, k_index))
-        if mask.shape[0] == n_q and n_q != 1:
+        if mask.shape[0] == n_q:
             queries = mask.any(1)
             q, q_index = (_zero_rows(tree, queries) for tree in (q, q_index))
-    scale = 1 / math.sqrt(dim) if scale is None else float(scale)
+    scale = 1 / math.sqrt(max(dim, 1)) if scale is None else float(scale)
     return Operands(q, k, v, score, q_index, k_index, scale), mask
 
 
 def _check_index(name: str, index: Any, n: int) -> None:
     for path, leaf in jax.tree_util.tree_leaves_with_path(index):
-        if leaf.ndim != 2 or leaf.shape[0] != n:
+        shape = jnp.shape(leaf)
+        if len(shape) != 2 or shape[0] != n:
             where = jax.tree_util.keystr(path)
-            raise ValueError(f"`{name}{where}` must have shape ({name[0]}, dim) = ({n}, dim), got {leaf.shape}.")
+            raise ValueError(f"`{name}{where}` must have shape ({name[0]}, dim) = ({n}, dim), got {shape}.")
 
 
 def _zero_rows(tree: Any, keep: Array) -> Any:

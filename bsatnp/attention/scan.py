@@ -13,9 +13,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from bsatnp._types import is_traced
 from bsatnp.attention import dense, tiles
 from bsatnp.attention.forward_mode import reverse_mode_only
-from bsatnp.attention.operands import Operands, prepare
+from bsatnp.attention.operands import Operands, prepare, product, widened
 
 
 def scan_attention(
@@ -78,11 +79,10 @@ def _refuse_closures(operands: Operands) -> None:
         return score(dots, q_index, k_index)
 
     head, n_q, _ = operands.q.shape
-    wide = jnp.promote_types(operands.q.dtype, jnp.float32)
+    wide = widened(operands.q.dtype)
     dots = jax.ShapeDtypeStruct((head, n_q, operands.k.shape[1]), wide)
     specs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
-    _, hidden = jax.closure_convert(call, dots, specs)
-    if hidden:
+    if is_traced(jax.make_jaxpr(call)(dots, specs).consts):
         raise ValueError(
             "`score` closes over a traced array and would lose its gradient; make `score` a pytree that holds it, "
             "such as an eqx.Module with a field or jax.tree_util.Partial."
@@ -137,7 +137,7 @@ def _dense_cotangents(given, like):
 
 
 def _forward(operands: Operands, mask, tile):
-    """Output `(head, q, value)` in the input's type and log-sum-exp `(head, q)`."""
+    """Output `(head, q, value)` in the input's type and log-sum-exp `(head, q, 2)`, as `dense.attend`."""
     arrays, static = eqx.partition((operands, mask), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 
@@ -147,7 +147,7 @@ def _forward(operands: Operands, mask, tile):
         head, n_q = operands.q.shape[-3:-1]
         n_k, value = operands.v.shape[-2:]
         q_tile, k_tile = tiles.choose(n_q, n_k, head * math.prod(sizes), tile)
-        wide = jnp.promote_types(operands.q.dtype, jnp.float32)
+        wide = widened(operands.q.dtype)
 
         def queries(i, carry):
             q_start, _ = tiles.starts(i, q_tile, n_q)
@@ -165,7 +165,7 @@ def _forward(operands: Operands, mask, tile):
                     base = jnp.where(jnp.isneginf(new_top), 0, new_top)
                     weights = jnp.exp(scores - base[..., None])
                     fade = jnp.exp(top - base)
-                    values = jnp.einsum("hqk,hkd->hqd", weights, operands.v.astype(wide))
+                    values = product("hqk,hkd->hqd", weights, operands.v.astype(wide))
                     return new_top, fade * total + weights.sum(-1), fade[..., None] * mixed + values
 
                 return tiles.mapped(one, levels)(jax.tree.leaves(part), state)
@@ -173,14 +173,13 @@ def _forward(operands: Operands, mask, tile):
             rows = (*sizes, head, q_tile)
             empty = jnp.full(rows, -jnp.inf, wide), jnp.zeros(rows, wide), jnp.zeros((*rows, value), wide)
             top, total, mixed = tiles.loop(n_k, k_tile, keys, empty)
-            some = total > 0
-            out = (mixed / jnp.where(some, total, 1)[..., None]).astype(operands.v.dtype)
-            lse = jnp.where(some, top + jnp.log(jnp.where(some, total, 1)), -jnp.inf)
-            return tiles.put(carry, (out, lse[..., None]), q_start, add=False)
+            total = jnp.where(total > 0, total, 1)
+            out = (mixed / total[..., None]).astype(operands.v.dtype)
+            lse = jnp.stack([top, jnp.log(total)], -1)
+            return tiles.put(carry, (out, lse), q_start, add=False)
 
-        empty = jnp.zeros((*sizes, head, n_q, value), operands.v.dtype), jnp.zeros((*sizes, head, n_q, 1), wide)
-        out, lse = tiles.loop(n_q, q_tile, queries, empty)
-        return out, lse[..., 0]
+        empty = jnp.zeros((*sizes, head, n_q, value), operands.v.dtype), jnp.zeros((*sizes, head, n_q, 2), wide)
+        return tiles.loop(n_q, q_tile, queries, empty)
 
     return tiles.over_batches(algorithm, leaves)
 
@@ -188,11 +187,11 @@ def _forward(operands: Operands, mask, tile):
 def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
     """Gradient of every perturbed array of the operands, None for the rest."""
     wanted = jax.tree.map(lambda x, p: bool(p) and eqx.is_inexact_array(x), operands, perturbed)
-    wide = jnp.promote_types(operands.q.dtype, jnp.float32)
+    wide = widened(operands.q.dtype)
     out, lse = results
     slope, slope_lse = _dense_cotangents(cotangents, results)
     slope = slope.astype(wide)
-    delta = jnp.sum(slope * out.astype(wide), -1) - slope_lse
+    delta = jnp.sum(slope * out.astype(wide), -1) - slope_lse[..., 1]
     arrays, static = eqx.partition((operands, mask, slope, delta, lse), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 
@@ -208,12 +207,12 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
             by_query, by_key, by_score = carry
             q_start, q_fresh = tiles.starts(i, q_tile, n_q)
             mine, mask_q = _query_rows(operands, mask, q_start, q_tile)
-            rows = tiles.take((slope, delta[..., None], lse[..., None]), q_start, q_tile)
+            rows = tiles.take((slope, delta[..., None], lse), q_start, q_tile)
 
             def keys(j, state):
                 by_query, by_key, by_score = state
                 k_start, k_fresh = tiles.starts(j, k_tile, n_k)
-                part = (*_key_rows(mine, mask_q, k_start, k_tile), rows[0], rows[1][..., 0], rows[2][..., 0])
+                part = (*_key_rows(mine, mask_q, k_start, k_tile), rows[0], rows[1][..., 0], rows[2])
 
                 def one(leaves, _):
                     operands, mask, slope, delta, lse = _assemble(structure, static, leaves)
@@ -236,7 +235,10 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
         return tiles.loop(n_q, q_tile, queries, blank)
 
     (grad_q, grad_q_index), (grad_k, grad_v, grad_k_index), grad_score = tiles.over_batches(algorithm, leaves)
-    grads = Operands(grad_q, grad_k, grad_v, grad_score, grad_q_index, grad_k_index, operands.scale)
+    parts = grad_q, grad_k, grad_v, grad_score, grad_q_index, grad_k_index
+    grads = eqx.tree_at(
+        lambda o: (o.q, o.k, o.v, o.score, o.q_index, o.k_index), operands, parts, is_leaf=_is_none
+    )  # not the constructor: its annotations do not allow for None
     return jax.tree.map(lambda x, w, g: g.astype(x.dtype) if w else None, operands, wanted, grads, is_leaf=_is_none)
 
 
@@ -245,12 +247,13 @@ def _tile_gradient(operands: Operands, mask, fresh, slope, delta, lse, wanted: O
     wide = slope.dtype
     arrays, rest = eqx.partition(operands, wanted)
     scores, pull = jax.vjp(lambda arrays: _masked(eqx.combine(arrays, rest).scores(), mask, fresh), arrays)
-    weights = jnp.exp(scores - jnp.where(jnp.isneginf(lse), 0, lse)[..., None])
-    gains = jnp.einsum("hqd,hkd->hqk", slope, operands.v.astype(wide))
+    top, rest = lse[..., :1], lse[..., 1:]
+    weights = jnp.exp(scores - jnp.where(jnp.isneginf(top), 0, top) - rest)
+    gains = product("hqd,hkd->hqk", slope, operands.v.astype(wide))
     (grads,) = pull(weights * (gains - delta[..., None]))
-    grad_v = jnp.einsum("hqk,hqd->hkd", weights, slope)
-    widened = jax.tree.map(lambda g: g.astype(jnp.promote_types(g.dtype, jnp.float32)), grads)
-    return (widened.q, widened.q_index), (widened.k, grad_v, widened.k_index), widened.score
+    grad_v = product("hqk,hqd->hkd", weights, slope)
+    grads = jax.tree.map(lambda g: g.astype(widened(g.dtype)), grads)
+    return (grads.q, grads.q_index), (grads.k, grad_v, grads.k_index), grads.score
 
 
 def _blank(operands: Operands, wanted: Operands, levels, leaves, structure):
@@ -262,10 +265,10 @@ def _blank(operands: Operands, wanted: Operands, levels, leaves, structure):
     def zeros(x, w, d):
         if not w:
             return None
-        return jnp.zeros((*sizes, *x.shape[d:]), jnp.promote_types(x.dtype, jnp.float32))
+        return jnp.zeros((*sizes, *x.shape[d:]), widened(x.dtype))
 
     blank = jax.tree.map(zeros, operands, wanted, depth, is_leaf=_is_none)
-    value = jnp.zeros((*sizes, *operands.v.shape[depth.v :]), jnp.promote_types(operands.v.dtype, jnp.float32))
+    value = jnp.zeros((*sizes, *operands.v.shape[depth.v :]), widened(operands.v.dtype))
     return (blank.q, blank.q_index), (blank.k, value, blank.k_index), blank.score
 
 

@@ -30,7 +30,7 @@ def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None) -> tuple
         tile: the caller's wish, or None for the measured default.
     """
     if tile is None:
-        pairs = max(BUDGET.get(jax.default_backend(), BUDGET["cpu"]) // rows, 64 * 64)
+        pairs = max(BUDGET.get(jax.default_backend(), BUDGET["cpu"]) // max(rows, 1), 64 * 64)
         k_tile = min(n_k, max(512, math.isqrt(pairs)))
         tile = max(1, pairs // max(k_tile, 1)), k_tile
     return tuple(_even(n, t) for n, t in zip((n_q, n_k), tile, strict=True))  # pyright: ignore[reportReturnType]

@@ -64,7 +64,7 @@ class Weighted(AbstractBias):
     weight: Float[Array, " head"]
 
     def __init__(self, bias: AbstractBias, *, heads: int = 4):
-        if any(isinstance(part, Causal | Window) for part in (bias, *getattr(bias, "terms", ()))):
+        if _has_mask(bias):
             raise ValueError("`bias` must have finite scores to be weighted, got a hard mask.")
         self.bias = bias
         self.weight = jnp.ones(positive("heads", heads))
@@ -81,3 +81,9 @@ class Weighted(AbstractBias):
     def tile(self, p: Any, q: Any) -> Float[Array, "head q k"]:
         """Scores of all pairs of two sets of points."""
         return self.weight[:, None, None] * self.bias.tile(p, q)
+
+
+def _has_mask(bias: AbstractBias) -> bool:
+    if isinstance(bias, Sum):
+        return any(_has_mask(term) for term in bias.terms)
+    return isinstance(bias, Causal | Window)

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
 class AbstractBias(eqx.Module):
@@ -42,3 +42,10 @@ def log_spaced(lengths: tuple[float, float], basis: int) -> Float[Array, " basis
     if basis == 1:
         return jnp.asarray([(shortest * longest) ** 0.5])
     return jnp.geomspace(shortest, longest, basis)
+
+
+def wide(invariants: Float[Array, "*shape"] | Int[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Invariants as floats of at least 32 bits, so that squares of integers and of half floats stay right."""
+    if jnp.issubdtype(invariants.dtype, jnp.integer):
+        return invariants.astype(float)
+    return invariants if invariants.dtype == jnp.float64 else invariants.astype(jnp.float32)

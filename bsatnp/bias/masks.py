@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp.bias.interface import AbstractBias
+from bsatnp.bias.interface import AbstractBias, wide
 from bsatnp.groups import safe_norm
 
 
@@ -62,4 +62,4 @@ class Window(AbstractBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " 1"]:
         """Scores of one pair, query first."""
-        return jnp.where(safe_norm(self.group.invariants(p, q)) <= self.width, 0.0, -jnp.inf)[None]
+        return jnp.where(safe_norm(wide(self.group.invariants(p, q))) <= self.width, 0.0, -jnp.inf)[None]

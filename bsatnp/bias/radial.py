@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp.bias.interface import AbstractBias, log_spaced, positive
+from bsatnp.bias.interface import AbstractBias, log_spaced, positive, wide
 
 
 class AbstractRadialBias(AbstractBias):
@@ -27,12 +27,15 @@ class AbstractRadialBias(AbstractBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
-        return self.of_square(jnp.sum(self.group.invariants(p, q) ** 2))
+        return self.of_square(self._square(p, q))
 
     def tile(self, p: Any, q: Any) -> Float[Array, "head q k"]:
         """Scores of all pairs; lengths are computed once for all heads."""
-        square = jax.vmap(jax.vmap(lambda a, b: jnp.sum(self.group.invariants(a, b) ** 2), (None, 0)), (0, None))
+        square = jax.vmap(jax.vmap(self._square, (None, 0)), (0, None))
         return self.of_square(square(p, q))
+
+    def _square(self, p: Any, q: Any) -> Float[Array, ""]:
+        return jnp.sum(wide(self.group.invariants(p, q)) ** 2)
 
 
 class RBFNetwork(AbstractRadialBias):

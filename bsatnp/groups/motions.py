@@ -5,10 +5,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one, matmul
+from bsatnp.groups.protocol import at_least_one, difference, matmul
 
 
 class Euclidean(eqx.Module):
@@ -50,9 +50,9 @@ class Euclidean(eqx.Module):
         """Turn every point about the origin, then shift it."""
         return matmul(points, g[0].T.astype(points.dtype)) + g[1][None].astype(points.dtype)
 
-    def invariants(self, p: Float[Array, " dim"], q: Float[Array, " dim"]) -> Float[Array, " 1"]:
+    def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " 1"]:
         """The distance, with a zero gradient where the points coincide."""
-        return safe_norm(p - q)[None]
+        return safe_norm(difference(p, q))[None]
 
 
 class SO3(eqx.Module):
@@ -105,7 +105,7 @@ class SO3(eqx.Module):
         x, y, z = moved[:, 0], moved[:, 1], moved[:, 2]
         return jnp.degrees(jnp.stack([jnp.arctan2(y, x), jnp.arctan2(z, jnp.hypot(x, y))], -1))
 
-    def invariants(self, p: Float[Array, " dim"], q: Float[Array, " dim"]) -> Float[Array, " 1"]:
+    def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " 1"]:
         """The great-circle angle."""
         if self.dim == 3:
             near, far = jnp.sum((p - q) ** 2), jnp.sum((p + q) ** 2)

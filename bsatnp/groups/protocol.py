@@ -4,7 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
 
@@ -41,6 +41,14 @@ class Group(Protocol):
     def invariants(self, p: Any, q: Any) -> Array:
         """What the action leaves unchanged of one pair of points: a vector, zero where the points coincide."""
         ...
+
+
+def difference(p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:
+    """P − q as floats; integers are subtracted exactly first, unsigned ones too."""
+    if jnp.issubdtype(p.dtype, jnp.unsignedinteger):
+        p, q = p.astype(int), q.astype(int)
+    delta = p - q
+    return delta.astype(float) if jnp.issubdtype(delta.dtype, jnp.integer) else delta
 
 
 def matmul(a: Array, b: Array) -> Array:

@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
 from bsatnp.groups.protocol import at_least_one
@@ -52,7 +52,7 @@ class Scaling(eqx.Module):
         """Multiply every point."""
         return points * g[None].astype(points.dtype)
 
-    def invariants(self, p: Float[Array, " dim"], q: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:
         """Log p − log q."""
         return _safe_log(p) - _safe_log(q)
 
@@ -62,7 +62,7 @@ class Scaling(eqx.Module):
             raise ValueError(f"Points of `Scaling` must be positive, got {float(jnp.min(jnp.asarray(points))):.6g}.")
 
 
-def _safe_log(x: Float[Array, " dim"]) -> Float[Array, " dim"]:
+def _safe_log(x: Num[Array, " dim"]) -> Float[Array, " dim"]:
     """Logarithm that stays finite, gradient too, where padding is zero."""
     positive = x > 0
     return jnp.where(positive, jnp.log(jnp.where(positive, x, 1)), 0)

@@ -3,10 +3,10 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one
+from bsatnp.groups.protocol import at_least_one, difference
 
 
 class Translation(eqx.Module):
@@ -47,9 +47,9 @@ class Translation(eqx.Module):
         """Add the shift to every point."""
         return points + g[None].astype(points.dtype)
 
-    def invariants(self, p: Float[Array, " dim"], q: Float[Array, " dim"]) -> Float[Array, " dim"]:
+    def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:
         """The difference p − q."""
-        return p - q
+        return difference(p, q)
 
 
 def TimeShift(scale: float = 10.0) -> Translation:
@@ -104,8 +104,8 @@ class Cyclic(eqx.Module):
         """Add the shift and come back into one period."""
         return jnp.mod(points + g[None].astype(points.dtype), self.period)
 
-    def invariants(self, p: Float[Array, " 1"], q: Float[Array, " 1"]) -> Float[Array, " 2"]:
+    def invariants(self, p: Num[Array, " 1"], q: Num[Array, " 1"]) -> Float[Array, " 2"]:
         """The chord of the phase difference."""
-        half = (p - q) * (jnp.pi / self.period)
+        half = difference(p, q) * (jnp.pi / self.period)
         radius = self.period / jnp.pi
         return jnp.concatenate([jnp.sin(half) * jnp.cos(half), jnp.sin(half) ** 2]) * radius

@@ -1,0 +1,146 @@
+"""Biases against formulas in NumPy float64, how they start, and what they refuse."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bsatnp import bias
+from bsatnp.groups import SO3, Euclidean, On, TimeShift, Translation
+
+RNG = np.random.default_rng(1)
+P, Q = RNG.normal(size=(4, 2)), RNG.normal(size=(3, 2))
+DISTANCE = np.linalg.norm(P[:, None] - Q[None], axis=-1)
+
+
+def tile(made, p=P, q=Q):
+    return np.asarray(made.tile(jnp.asarray(p, float), jnp.asarray(q, float)), np.float64)
+
+
+def spread(made, seed=0):
+    """A bias whose arrays differ from head to head and basis to basis."""
+    arrays, rest = eqx.partition(made, eqx.is_inexact_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    rng = np.random.default_rng(seed)
+    moved = [leaf + jnp.asarray(0.5 * rng.normal(size=leaf.shape), leaf.dtype) for leaf in leaves]
+    return eqx.combine(jax.tree.unflatten(structure, moved), rest)
+
+
+def host(array):
+    return np.asarray(array, np.float64)
+
+
+def test_rbf_network_is_equation_4():
+    made = spread(bias.RBFNetwork(Translation(2), heads=2, basis=3))
+    alpha, beta = host(made.weight), np.exp(host(made.log_rate))
+    expected = (alpha[:, None, None] * np.exp(-beta[:, None, None] * DISTANCE[None, ..., None] ** 2)).sum(-1)
+    np.testing.assert_allclose(tile(made), expected, rtol=1e-4, atol=1e-5)
+    pair = made(jnp.asarray(P[1], float), jnp.asarray(Q[2], float))
+    np.testing.assert_allclose(pair, expected[:, 1, 2], rtol=1e-4, atol=1e-5)
+
+
+def test_geodesic_bias_is_of_the_angle_in_degrees():
+    made = bias.RBFNetwork(SO3(), heads=1, basis=1, lengths=(30.0, 30.0))
+    score = tile(made, [[0.0, 0.0]], [[30.0, 0.0], [0.0, -60.0], [360.0, 0.0]])
+    np.testing.assert_allclose(score[0, 0], np.exp([-0.5, -2.0, 0.0]), rtol=1e-4)
+
+
+def test_exponential_network():
+    made = spread(bias.ExponentialNetwork(Euclidean(2), heads=2, basis=3))
+    alpha, beta = host(made.weight), np.exp(host(made.log_rate))
+    expected = (alpha[:, None, None] * np.exp(-beta[:, None, None] * DISTANCE[None, ..., None])).sum(-1)
+    np.testing.assert_allclose(tile(made), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_linear_starts_with_the_slopes_of_alibi():
+    made = bias.Linear(Euclidean(2), heads=8, length=2.0)
+    slopes = 2.0 ** -np.arange(1, 9) / 2
+    np.testing.assert_allclose(tile(made), -slopes[:, None, None] * DISTANCE, rtol=1e-4)
+
+
+def test_tisa():
+    made = spread(bias.TISA(Translation(2), dim=2, heads=2, basis=3, key=jax.random.key(0)))
+    alpha, beta, centre = host(made.weight), np.exp(host(made.log_rate)), host(made.centre)
+    square = ((P[None, :, None, None] - Q[None, None, :, None] - centre[:, None, None]) ** 2).sum(-1)
+    expected = (alpha[:, None, None] * np.exp(-beta[:, None, None] * square)).sum(-1)
+    np.testing.assert_allclose(tile(made), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_mlp_bias():
+    made = spread(bias.MLPBias(Translation(2), dim=2, heads=3, width=5, activation=jnp.tanh, key=jax.random.key(0)))
+    first, last = made.network.layers
+    hidden = np.tanh((P[:, None] - Q[None]) @ host(first.weight).T + host(first.bias))
+    expected = np.moveaxis(hidden @ host(last.weight).T + host(last.bias), -1, 0)
+    np.testing.assert_allclose(tile(made), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_masks():
+    times = np.array([[0.0], [1.0], [2.5]])
+    causal = tile(bias.Causal(TimeShift()), times, times)
+    np.testing.assert_array_equal(causal[0] == 0, np.tril(np.ones((3, 3), bool)))
+    assert (causal[0][~np.tril(np.ones((3, 3), bool))] == -np.inf).all()
+    window = tile(bias.Window(TimeShift(), 1.2), times, times)
+    np.testing.assert_array_equal(window[0] == 0, np.abs(times - times.T) <= 1.2)
+
+
+def test_sum_and_weights():
+    near, far = bias.RBFNetwork(Translation(2), heads=2), bias.Linear(Translation(2), heads=2)
+    weighted = eqx.tree_at(lambda w: w.weight, bias.Weighted(far, heads=2), jnp.asarray([2.0, -1.0]))
+    both = bias.Sum(near, weighted, bias.Window(Translation(2), 1.5))
+    expected = tile(near) + np.array([2.0, -1.0])[:, None, None] * tile(far)
+    expected = np.where(DISTANCE <= 1.5, expected, -np.inf)
+    np.testing.assert_allclose(tile(both), expected, rtol=1e-5)
+    pair = both(jnp.asarray(P[0], float), jnp.asarray(Q[0], float))
+    np.testing.assert_allclose(pair, expected[:, 0, 0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [bias.RBFNetwork(Translation(2), lengths=(0.1, 2.0)), bias.RBFNetwork(Translation(2), basis=2, lengths=(3.0, 4.0))],
+)
+def test_bases_start_apart_between_the_lengths(made):
+    lengths = np.sqrt(0.5 / np.exp(host(made.log_rate)))
+    ratios = lengths[:, 1:] / lengths[:, :-1]
+    assert (ratios > 1.05).all() and np.ptp(ratios) < 1e-4
+    assert made.weight.shape == made.log_rate.shape
+
+
+def test_one_basis_starts_in_the_middle():
+    made = bias.RBFNetwork(Translation(2), basis=1, lengths=(0.5, 2.0))
+    assert np.sqrt(0.5 / np.exp(host(made.log_rate))) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_index_sets():
+    made = bias.RBFNetwork(On("s", Translation(2)), heads=2)
+    bare = bias.RBFNetwork(Translation(2), heads=2)
+    p, q = ({"s": jnp.asarray(x, float), "t": jnp.zeros((len(x), 1))} for x in (P, Q))
+    np.testing.assert_array_equal(made.tile(p, q), bare.tile(p["s"], q["s"]))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: bias.RBFNetwork(Translation(2), heads=0), "`heads` must be at least 1, got 0"),
+        (lambda: bias.RBFNetwork(Translation(2), basis=0), "`basis` must be at least 1, got 0"),
+        (
+            lambda: bias.RBFNetwork(Translation(2), lengths=(2.0, 1.0)),
+            r"shortest, longest\), got \(2.0, 1.0\)",
+        ),
+        (lambda: bias.ExponentialNetwork(Translation(2), lengths=(0.0, 1.0)), "`lengths` must be positive"),
+        (lambda: bias.Linear(Translation(2), length=0.0), "`length` must be positive, got 0"),
+        (lambda: bias.Linear(Translation(2), heads=0), "`heads` must be at least 1, got 0"),
+        (lambda: bias.TISA(Translation(2), dim=0, key=jax.random.key(0)), "`dim` must be at least 1, got 0"),
+        (lambda: bias.MLPBias(Translation(2), dim=2, width=0, key=jax.random.key(0)), "`width` must be at least 1"),
+        (lambda: bias.Window(Translation(2), -1.0), "`width` must be positive, got -1"),
+        (lambda: bias.Sum(), "`terms` must hold at least one bias"),
+        (lambda: bias.Weighted(bias.Causal(TimeShift())), "must have finite scores to be weighted"),
+        (lambda: bias.Weighted(bias.Linear(TimeShift()), heads=0), "`heads` must be at least 1, got 0"),
+        (lambda: tile(bias.Causal(Translation(2))), r"one signed invariant, got invariants of shape \(2,\)"),
+        (lambda: bias.Weighted(bias.Sum(bias.Sum(bias.Window(TimeShift(), 1.0)))), "must have finite scores"),
+        (lambda: bias.Weighted(bias.Weighted(bias.Sum(bias.Causal(TimeShift())))), "must have finite scores"),
+    ],
+)
+def test_errors(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
