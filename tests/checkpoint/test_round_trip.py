@@ -1,0 +1,146 @@
+"""What is saved comes back bit for bit."""
+
+import functools
+import json
+import zipfile
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bsatnp import checkpoint
+from bsatnp.bias import RBFNetwork
+from bsatnp.checkpoint import CheckpointError
+from bsatnp.groups import On, Translation
+from bsatnp.likelihoods import CategoricalHead, GaussianHead
+from bsatnp.models import BSATNP
+from bsatnp.tasks import Points, Task
+
+
+def test_everything_comes_back_bit_for_bit(tmp_path, everything, classes, same_bits):
+    model = everything()
+    checkpoint.save(tmp_path / "m.npz", model)
+    loaded = checkpoint.load(tmp_path / "m.npz", classes=classes)
+    assert type(loaded) is everything
+    for field in ("weight", "half", "count", "flags", "key", "layers", "table"):
+        assert same_bits(getattr(loaded, field), getattr(model, field)), field
+    assert (loaded.inner, loaded.names, loaded.missing) == (model.inner, model.names, None)
+    assert repr(loaded.plain) == repr(model.plain)  # also tells -0.0 from 0.0
+    assert loaded.activation.func is jax.nn.gelu and loaded.activation.keywords == {"approximate": True}
+    assert isinstance(loaded.flags, np.ndarray) and isinstance(loaded.weight, jax.Array)
+    assert same_bits(checkpoint.load(tmp_path / "m.npz", like=model), model), (
+        "with `like`, also the structure is the same"
+    )
+
+
+def test_same_bits_can_fail(everything, same_bits):
+    model = everything()
+    flipped = eqx.tree_at(lambda m: m.weight, model, jnp.where(model.weight == 0, 0.0, model.weight))
+    assert not same_bits(model.weight, flipped.weight), "-0.0 and 0.0 must differ"
+
+
+def test_equal_models_give_equal_files_that_numpy_reads(tmp_path, everything):
+    checkpoint.save(tmp_path / "a", everything(), extra={"units": {"s": "km"}})
+    checkpoint.save(tmp_path / "b", everything(), extra={"units": {"s": "km"}})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    arrays = np.load(tmp_path / "a", allow_pickle=False)
+    np.testing.assert_array_equal(arrays["layers/0/weight"], [[0.5, -0.25]])
+    assert json.loads(arrays["__header__"].tobytes())["kind"] == "model"
+    with zipfile.ZipFile(tmp_path / "a") as file:
+        assert {entry.compress_type for entry in file.infolist()} == {zipfile.ZIP_STORED}
+
+
+def test_extra_is_kept_and_must_be_json(tmp_path, everything):
+    extra = {"scale": {"mean": [0.1, -2.0], "std": [1e-300, 3.0]}, "units": {"t": "s"}, "n": 3, "none": None}
+    checkpoint.save(tmp_path / "m", everything(), extra=extra)
+    head = checkpoint.header(tmp_path / "m")
+    assert head["extra"] == extra and head["version"] == checkpoint.FORMAT_VERSION == 1
+    for wrong in ({"a": (1, 2)}, {"a": float("nan")}, {1: "a"}, {"a": np.float32(1)}):
+        with pytest.raises(CheckpointError, match="`extra` must be a JSON object"):
+            checkpoint.save(tmp_path / "m", everything(), extra=wrong)  # pyright: ignore
+    assert checkpoint.header(tmp_path / "m")["extra"] == extra, "a failed save must leave the file"
+
+
+def test_parts_that_cannot_be_saved_are_named(tmp_path):
+    class Odd(eqx.Module):
+        part: dict
+
+    for part in (lambda x: x, object(), {1, object()}):
+        with pytest.raises(CheckpointError, match="`part/inner/0"):
+            checkpoint.save(tmp_path / "m", Odd({"inner": [part]}))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numpy_scalars_dates_and_named_functions(tmp_path, same_bits):
+    class Odd(eqx.Module):
+        scalar: np.float32
+        dates: np.ndarray
+        kind: np.dtype = eqx.field(static=True)
+        function: object = eqx.field(static=True)
+        mlp: eqx.nn.MLP
+
+    dates = np.array(["2020-01-01T00:00:30", "NaT"], "datetime64[ns]")
+    mlp = eqx.nn.MLP(1, 2, 3, 1, jax.nn.silu, key=jax.random.key(1))
+    model = Odd(np.float32(1.5), dates, np.dtype("int8"), _double, mlp)
+    checkpoint.save(tmp_path / "m", model)
+    with pytest.raises(CheckpointError, match="function .*_double, which must be passed in `classes`"):
+        checkpoint.load(tmp_path / "m", classes=(Odd,))
+    loaded = checkpoint.load(tmp_path / "m", classes=(Odd, _double))
+    assert same_bits((loaded.scalar, loaded.dates), (model.scalar, dates)) and loaded.kind == np.int8
+    assert loaded.function is _double
+    x = jnp.asarray([0.3])
+    assert same_bits(loaded.mlp(x), mlp(x))
+
+
+def test_tasks_of_the_package_need_no_classes(tmp_path, same_bits):
+    points = Points({"s": np.arange(6.0).reshape(3, 2)}, np.array([[1.0], [np.nan], [2.0]]))
+    task = Task(points, points)
+    checkpoint.save(tmp_path / "m", task)
+    assert same_bits(checkpoint.load(tmp_path / "m"), task)
+
+
+def test_the_paper_model_needs_no_classes(tmp_path, same_bits):
+    bias = RBFNetwork(On("s", Translation(2)), heads=2, basis=3)
+    sizes: dict[str, Any] = dict(depth=2, dim=4, heads=2, width=4, embed_sizes=(4,), hidden=4)
+    for head in (GaussianHead(2), CategoricalHead(3)):
+        model = BSATNP(bias=bias, head=head, key=jax.random.key(0), **sizes)
+        checkpoint.save(tmp_path / "m", model)
+        assert same_bits(checkpoint.load(tmp_path / "m"), model), "arrays, structure and configuration"
+    sizes["dim"] = 8
+    wider = BSATNP(bias=bias, head=head, key=jax.random.key(0), **sizes)
+    with pytest.raises(CheckpointError, match=r"`.*` is float.. \(.*\) in the file, but float.. \(.*\) here"):
+        checkpoint.load(tmp_path / "m", like=wider)
+
+
+def test_training_state_with_typed_keys_and_closures(tmp_path, everything, same_bits):
+    class Counter(NamedTuple):
+        number: int
+        values: list
+
+    def state(seed, step):
+        model = everything()
+        optimizer = optax.inject_hyperparams(optax.adamw)(learning_rate=optax.cosine_decay_schedule(1e-3, 10))
+        with jax.numpy_dtype_promotion("standard"):  # Optax mixes types
+            moments = optimizer.init(eqx.filter(model, eqx.is_inexact_array))
+        moments = jax.tree.map(lambda x: x + jnp.asarray(seed, x.dtype), moments)
+        keys = jax.random.split(jax.random.key(seed, impl="rbg"), 3)
+        closure = functools.partial(lambda x, y: x, 3.5)
+        return {"m": model, "o": moments, "k": keys, "step": step, "c": Counter(step, [0.5]), "f": (closure, object())}
+
+    written, like = state(1, 41), state(0, 0)
+    checkpoint.save_state(tmp_path / "s", written)
+    loaded = checkpoint.load_state(tmp_path / "s", like)
+    assert same_bits(loaded["o"], written["o"]) and not same_bits(loaded["o"], like["o"])
+    assert same_bits(loaded["m"].half, written["m"].half)
+    assert loaded["step"] == 41 and isinstance(loaded["c"], Counter) and loaded["c"].number == 41
+    assert loaded["f"] is not like["f"] and loaded["f"][1] is like["f"][1]
+    draws = jax.vmap(lambda k: jax.random.normal(k))
+    assert same_bits(draws(loaded["k"]), draws(written["k"]))
+
+
+def _double(x):
+    return 2 * x
