@@ -1,0 +1,77 @@
+"""Batches on their way to a model, and how well it predicts them."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from bsatnp import metrics, tasks
+from bsatnp._types import Array, Key
+from bsatnp.models.base import AbstractModel
+from bsatnp.tasks import Task
+
+#: Batches whose scores may wait on the device.
+_WAITING = 32
+
+
+def prepare(model: AbstractModel, task: Task) -> Task:
+    """A batch as the device takes it: host arrays are checked by the model, centred and narrowed.
+
+    Device arrays pass through untouched.
+
+    Raises:
+        ValueError: no batch axis; points that the model does not take.
+    """
+    if task.ctx.mask.ndim != 2:
+        raise ValueError(
+            f"`task` must be a batch with axes (batch, point), got a mask of shape {task.ctx.mask.shape}; see "
+            "`bsatnp.tasks.batch`."
+        )
+    if not any(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(task)):
+        return task
+    for row in range(len(task.ctx.mask)):
+        one = jax.tree.map(lambda leaf, row=row: leaf[row], task)
+        model.check(one.ctx)
+        model.check(one.tgt)
+    return tasks.centre(task, sorted(model.shift_invariant))[0]
+
+
+def mean_nll(model: AbstractModel, task: Task) -> Float[Array, ""]:
+    """Mean negative log-likelihood over the observed targets of a batch; 0 where there are none.
+
+    **Shapes.** Every leaf of `task` is `(batch, …)`.
+    """
+    return metrics.nll(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)
+
+
+def evaluate(model: AbstractModel, stream: Callable[..., Task], *, batches: int, key: Key) -> dict[str, float]:
+    """All scores of `bsatnp.metrics` that the likelihood defines, over many batches as if they were one.
+
+    Args:
+        model: a model.
+        stream: gives the batch number n, called with `(n, key=jax.random.fold_in(key, n))`.
+        batches: how many batches.
+        key: a typed key.
+
+    Raises:
+        ValueError: `batches` below 1, or no observed target in any of them.
+    """
+    if batches < 1:
+        raise ValueError(f"`batches` must be at least 1, got {batches}.")
+    total, waiting = metrics.Accumulator(), []
+    for number in range(batches):
+        waiting.append(_sums(model, prepare(model, stream(number, key=jax.random.fold_in(key, number)))))
+        if len(waiting) == _WAITING or number == batches - 1:
+            for scored in jax.device_get(waiting):
+                total.add_sums(scored)
+            waiting = []
+    if not total.count:
+        raise ValueError(f"`stream` must give observed targets, got none in {batches} batches.")
+    return total.result()
+
+
+@eqx.filter_jit
+def _sums(model, task):
+    return metrics.sums(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)

@@ -1,0 +1,174 @@
+"""The training loop."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from tqdm import tqdm
+
+from bsatnp._types import Array, Key
+from bsatnp.models.base import AbstractModel
+from bsatnp.tasks import Task
+from bsatnp.train.evaluation import evaluate, mean_nll, prepare
+from bsatnp.train.optimisers import optimizer as _default_optimizer
+from bsatnp.train.resume import Progress, Run, copy, relaxed
+
+_Model = TypeVar("_Model", bound=AbstractModel)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit(Generic[_Model]):
+    """What a run gave: the last model, the one with the lowest validation NLL, and what happened on the way.
+
+    `best` is `model` where nothing was validated. A row of `history` has `step` (updates made), `loss` (mean since the
+    row before), `gradient_norm` (likewise), `learning_rate` where the optimiser tells it, `seconds` (of training, over
+    all sessions of the run), and `validation_…` for every metric where the model was validated.
+    """
+
+    model: _Model
+    best: _Model
+    history: list[dict[str, float]]
+    steps: int
+
+
+def fit(
+    model: _Model,
+    stream: Callable[..., Task],
+    *,
+    steps: int,
+    key: Key,
+    optimizer: optax.GradientTransformation | None = None,
+    validation: Callable[..., Task] | None = None,
+    validate_every: int | None = None,
+    validation_batches: int | None = None,
+    log_every: int = 50,
+    callbacks: Sequence[Callable[[int, dict[str, float], Any], bool | None]] = (),
+    checkpoint: str | os.PathLike | None = None,
+    checkpoint_every: int | None = None,
+    progress: bool = True,
+    loss: Callable[[Any, Task], Array] | None = None,
+) -> Fit[_Model]:
+    """Train a model on a stream of batches; continue from `checkpoint` where that file exists.
+
+    A run that is cut and continued gives, bit for bit on a CPU, what the uncut run gives. Step n draws its batch with
+    `stream(n, key=jax.random.fold_in(key, n))`. One compilation is made for each shape of batch.
+
+    Args:
+        model: where to start; it stays usable.
+        stream: gives the batch of a step, see `bsatnp.train.EpochStream`. Host batches are checked and centred.
+        steps: number of updates of the whole run.
+        key: a typed key.
+        optimizer: `bsatnp.train.optimizer(steps)` when None.
+        validation: the stream of validation batches; the same batches every time.
+        validate_every: updates between validations, one in ten of the run when None. The last update always counts.
+        validation_batches: batches of one validation; an epoch of an `EpochStream`, else 100, when None.
+        log_every: updates between rows of the history. Only then does the loop wait for the device.
+        callbacks: called with (step, row, model) for every row; the run stops when one gives True.
+        checkpoint: file of the training state.
+        checkpoint_every: updates between its writings, as `validate_every` when None. It is also written at the end.
+        progress: whether to show a bar.
+        loss: gives the scalar to minimise from (model, batch); `mean_nll` when None.
+
+    Raises:
+        ValueError: a count below 1, a legacy key, validation batches without observed targets; see `prepare`.
+        CheckpointError: `checkpoint` is of another model, optimiser, key or number of steps.
+        FloatingPointError: a loss, gradient or validation score that is not finite. The checkpoint stays as it was.
+    """
+    each = max(1, steps // 10)
+    validate_every = each if validate_every is None else validate_every
+    checkpoint_every = validate_every if checkpoint_every is None else checkpoint_every
+    batches = int(getattr(validation, "batches", 100)) if validation_batches is None else validation_batches
+    counts = {"steps": steps, "validate_every": validate_every, "validation_batches": batches}
+    for name, count in (counts | {"log_every": log_every, "checkpoint_every": checkpoint_every}).items():
+        if count < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {count}.")
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        raise ValueError(f"`key` must be a typed key, as `jax.random.key(0)` gives, got an array of {key.dtype}.")
+    optimizer = _default_optimizer(steps) if optimizer is None else optimizer
+    validation_key = jax.random.fold_in(key, np.uint32(2**32 - 1))  # no step has this number
+
+    run = Run(model, optimizer, steps=steps, key=key, path=checkpoint, validated=validation is not None)
+    now = run.resume()
+    loss = mean_nll if loss is None else loss
+    waiting: list[Array] = []
+    start = time.perf_counter() - now.seconds
+    stop = False
+    with tqdm(total=steps, initial=now.step, disable=not progress, unit="step") as bar:
+        while now.step < steps and not stop:
+            batch = prepare(model, stream(now.step, key=jax.random.fold_in(key, now.step)))
+            now.model, now.optimizer, scores = _update((batch, optimizer, loss), now.model, now.optimizer)
+            waiting.append(scores)
+            now.step += 1
+            bar.update(1)
+            last = now.step == steps
+            validates = validation is not None and (last or now.step % validate_every == 0)
+            logs = last or validates or now.step % log_every == 0
+            saves = checkpoint is not None and (last or now.step % checkpoint_every == 0)
+            if not (logs or saves):
+                continue
+            _collect(now, waiting, checkpoint)
+            now.seconds = time.perf_counter() - start
+            if logs:
+                row = now.row()
+                if validates and validation is not None:
+                    scored = evaluate(now.model, validation, batches=batches, key=validation_key)
+                    _keep_best(now, scored)
+                    row |= {f"validation_{name}": value for name, value in scored.items()}
+                row["seconds"] = now.seconds = time.perf_counter() - start
+                bar.set_postfix({name: f"{row[name]:.4g}" for name in ("loss", "validation_nll") if name in row})
+                now.history.append(row)
+            if saves:
+                run.save(now)
+            if logs and callbacks:
+                current = copy(now.model)
+                stop = any([bool(callback(now.step, dict(now.history[-1]), current)) for callback in callbacks])
+                if stop and checkpoint is not None and not saves:
+                    run.save(now)
+    best = now.model if now.best_nll is None else now.best
+    return Fit(now.model, best, now.history, now.step)
+
+
+@eqx.filter_jit(donate="all-except-first")
+def _update(fixed, model, state):
+    """One update; the buffers of the model and the state before it are reused."""
+    batch, optimizer, loss = fixed
+    value, gradient = eqx.filter_value_and_grad(loss)(model, batch)
+    with relaxed():
+        change, state = optimizer.update(gradient, state, eqx.filter(model, eqx.is_inexact_array))
+    squares = [jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(gradient)]
+    scores = jnp.stack([value.astype(jnp.float32), jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))])
+    return eqx.apply_updates(model, change), state, scores
+
+
+def _collect(now: Progress, waiting: list[Array], checkpoint: str | os.PathLike | None) -> None:
+    """Fetch the scores of the updates since the last time, and see that they are finite."""
+    first = now.step - len(waiting)
+    for step, scores in enumerate(jax.device_get(waiting), first):
+        value, norm = scores.tolist()
+        if not np.isfinite(scores).all():
+            kept = "" if checkpoint is None else f" The checkpoint {os.fspath(checkpoint)!r} is from before."
+            raise FloatingPointError(
+                f"The loss of step {step} is {value} and the norm of its gradient {norm}: look at the batch "
+                f"`stream({step}, key=jax.random.fold_in(key, {step}))`, at the learning rate and at the scale of the "
+                f"data.{kept}"
+            )
+        now.pending.append([value, norm])
+    waiting.clear()
+
+
+def _keep_best(now: Progress, scored: dict[str, float]) -> None:
+    nll = scored["nll"]
+    if not np.isfinite(nll):
+        raise FloatingPointError(
+            f"The validation NLL after {now.step} updates is {nll}: look at the batches of `validation` and at their "
+            "scale."
+        )
+    if now.best_nll is None or nll < now.best_nll:
+        now.best_nll, now.best = nll, copy(now.model)

@@ -1,0 +1,144 @@
+"""The state of a run, and its file."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from bsatnp._types import Key
+from bsatnp.checkpoint import CheckpointError, header, load_state, save_state
+
+_Tree = TypeVar("_Tree")
+
+
+def copy(tree: _Tree) -> _Tree:
+    """The same tree with arrays of its own, so that donating the buffers of one leaves the other alone."""
+
+    def one(leaf):
+        if not isinstance(leaf, jax.Array | np.ndarray):
+            return leaf
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(jnp.copy(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        leaf = jnp.copy(leaf)
+        return jax.lax.convert_element_type(leaf, leaf.dtype)  # no weak type, which one update would lose
+
+    return jax.tree.map(one, tree)
+
+
+@contextlib.contextmanager
+def relaxed() -> Iterator[None]:
+    """Where Optax runs: it mixes types, also for callers who forbid that."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
+
+
+@dataclasses.dataclass
+class Progress:
+    """How far a run has come; the only thing in the loop that changes."""
+
+    step: int
+    model: Any
+    optimizer: Any
+    best: Any
+    best_nll: float | None = None
+    history: list[dict[str, float]] = dataclasses.field(default_factory=list)
+    pending: list[list[float]] = dataclasses.field(default_factory=list)
+    seconds: float = 0.0
+
+    def row(self) -> dict[str, float]:
+        """A row of the history over the updates since the last one."""
+        count = len(self.pending)
+        row: dict[str, float] = {"step": self.step}
+        row["loss"] = sum(value for value, _ in self.pending) / count
+        row["gradient_norm"] = sum(norm for _, norm in self.pending) / count
+        for _, injected in optax.tree_utils.tree_get_all_with_path(self.optimizer, "hyperparams"):
+            if "learning_rate" in injected:
+                row["learning_rate"] = float(injected["learning_rate"])
+        self.pending = []
+        return row
+
+
+class Run:
+    """What stays the same over a run: where it starts, its structure, and the file of its state."""
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: optax.GradientTransformation,
+        *,
+        steps: int,
+        key: Key,
+        path: str | os.PathLike | None,
+        validated: bool,
+    ):
+        parameters = eqx.filter(model, eqx.is_inexact_array)
+        with relaxed():
+            state = copy(optimizer.init(parameters))
+        self._first = Progress(0, copy(model), state, copy(model) if validated else None)
+        self._path = path
+        self._facts = {}
+        if path is not None:
+            self._facts = {
+                "steps": steps,
+                "key": [str(jax.random.key_impl(key)), jax.random.key_data(key).tolist()],
+                "optimizer": [jax.__version__, _fingerprint(optimizer, parameters)],
+            }
+
+    def _state(self, now: Progress) -> dict[str, Any]:
+        record = {"best_nll": now.best_nll, "history": now.history, "pending": now.pending, "seconds": now.seconds}
+        trees = {"model": now.model, "optimizer": now.optimizer, "best": now.best}
+        return trees | {"step": now.step, "record": json.dumps(record)}
+
+    def save(self, now: Progress) -> None:
+        """Write the state of this moment to the file of the run."""
+        if self._path is not None:
+            save_state(self._path, self._state(now), extra=self._facts)
+
+    def resume(self) -> Progress:
+        """The state in the file of the run, or the first state where there is no file.
+
+        Raises:
+            CheckpointError: the file is of a run with another model, optimiser, key or number of steps.
+        """
+        if self._path is None or not Path(self._path).exists():
+            return self._first
+        state = load_state(self._path, self._state(self._first))
+        facts = header(self._path)["extra"]
+        if set(facts) != set(self._facts):
+            raise CheckpointError(f"{os.fspath(self._path)!r} must be a checkpoint of `fit`, got another state.")
+        if facts["steps"] != self._facts["steps"]:
+            raise CheckpointError(
+                f"`steps` must be {facts['steps']}, as in the checkpoint {os.fspath(self._path)!r}, "
+                f"got {self._facts['steps']}."
+            )
+        for name in ("key", "optimizer"):
+            other_version = name == "optimizer" and facts[name][0] != self._facts[name][0]
+            if facts[name] != self._facts[name] and not other_version:
+                raise CheckpointError(
+                    f"`{name}` must be the one that the checkpoint {os.fspath(self._path)!r} was written with, "
+                    "got another."
+                )
+        record = json.loads(state["record"])
+        return Progress(state["step"], state["model"], state["optimizer"], state["best"], **record)
+
+
+def _fingerprint(optimizer: optax.GradientTransformation, parameters: Any) -> str:
+    """A digest of what one update computes, so that a run is not continued under other rates or decays."""
+    with relaxed():
+        state = jax.eval_shape(optimizer.init, parameters)
+        program = jax.make_jaxpr(optimizer.update)(parameters, state, parameters)
+    digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
+    for constant in program.consts:
+        digest.update(jax.device_get(constant).tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,295 @@
+"""The loop: what it minimises, what it records, what it leaves alone."""
+
+import warnings
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bsatnp.likelihoods import AbstractHead
+from bsatnp.models import AbstractModel
+from bsatnp.tasks import Task
+from bsatnp.train import EpochStream, evaluate, fit, mean_nll, optimizer
+
+SGD = optax.sgd(0.01)
+
+
+def test_learns_a_plane(line, stream):
+    plane = optimizer(400, peak=0.05, end=1e-3, weight_decay=0.0)
+    run = fit(line(), stream, steps=400, key=jax.random.key(1), optimizer=plane, progress=False)
+    slope = np.asarray(run.model.weight[:, 0])
+    np.testing.assert_allclose(slope, [1.0, -2.0], atol=0.15)
+    assert run.history[-1]["loss"] < run.history[0]["loss"] - 0.3
+    assert run.best is run.model and run.steps == 400
+    assert [row["step"] for row in run.history] == list(range(50, 401, 50))
+
+
+def test_mean_nll_counts_observed_targets_only(line, stream):
+    task = stream(0, key=jax.random.key(0))
+    observed = np.asarray(jax.random.bernoulli(jax.random.key(1), 0.5, task.tgt.f.shape))
+    f = jnp.where(observed, task.tgt.f, jnp.inf)
+    hidden = eqx.tree_at(lambda t: (t.tgt.f, t.tgt.observed), task, (f, jnp.asarray(observed)))
+    predicted = jax.vmap(line())(task.ctx, task.tgt)
+    mean, std, values = (np.asarray(x, np.float64) for x in (predicted.mean, predicted.std, task.tgt.f))
+    nll = 0.5 * ((values - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2 * np.pi)
+    loss, gradient = eqx.filter_value_and_grad(mean_nll)(line(), hidden)
+    np.testing.assert_allclose(loss, nll[observed].mean(), rtol=1e-5)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_a_batch_without_targets_trains_nothing(line, stream):
+    def blank(step, *, key):
+        task = stream(step, key=key)
+        none = (jnp.zeros_like(task.tgt.mask), jnp.zeros_like(task.tgt.observed))
+        return eqx.tree_at(lambda t: (t.tgt.mask, t.tgt.observed), task, none)
+
+    run = fit(line(), blank, steps=3, key=jax.random.key(0), optimizer=optax.sgd(1.0), progress=False)
+    np.testing.assert_array_equal(run.model.weight, line().weight)
+    assert run.history[-1]["loss"] == 0.0 and run.history[-1]["gradient_norm"] == 0.0
+
+
+def test_the_model_and_the_batches_of_the_caller_stay_usable(line, stream, same_bits):
+    model, batch = line(), stream(0, key=jax.random.key(0))
+    kept = []
+    run = fit(
+        model,
+        lambda step, *, key: batch,
+        steps=4,
+        key=jax.random.key(0),
+        validation=stream,
+        validation_batches=1,
+        validate_every=1,
+        callbacks=[lambda step, row, model: kept.append(model)],
+        progress=False,
+    )
+    for tree in (model, batch, *kept, run.model, run.best):
+        assert all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array)))
+    assert same_bits(model, line()) and same_bits(kept[-1], run.model) and not same_bits(kept[0], kept[1])
+
+
+def test_weak_numbers_host_arrays_and_keys_in_a_model(line, stream, tmp_path):
+    """They compile once, leave the caller's model alone, and resume."""
+
+    class Odd(AbstractModel):
+        head: AbstractHead
+        inner: AbstractModel
+        weak: jax.Array
+        host: np.ndarray
+        key: jax.Array
+
+        @property
+        def embedded(self):
+            return self.inner.embedded
+
+        @property
+        def groups(self):
+            return self.inner.groups
+
+        def condition(self, ctx):
+            return self.inner.condition(ctx)
+
+    model = Odd(line().head, line(), jnp.asarray(1.0), np.ones(2, np.float32), jax.random.key(3))
+    traces = []
+
+    def loss(model, task):
+        traces.append(model)
+        return mean_nll(model.inner, task) + (model.weak - model.host.sum()) ** 2
+
+    def go(**arguments: Any):
+        arguments["progress"] = False
+        return fit(model, stream, steps=4, key=jax.random.key(0), optimizer=SGD, loss=loss, **arguments)
+
+    whole = go()
+    go(checkpoint=tmp_path / "run.npz", log_every=2, callbacks=[lambda step, row, model: True])
+    again = go(checkpoint=tmp_path / "run.npz")
+    assert len(traces) == 1 and float(model.weak) == 1.0 and jax.random.uniform(model.key).shape == ()
+    assert float(again.model.weak) == float(whole.model.weak) != 1.0
+    np.testing.assert_array_equal(again.model.host, whole.model.host)
+
+
+def test_each_step_has_its_own_key(line, stream):
+    seen = {}
+
+    def spy(step, *, key):
+        seen[step] = jax.random.key_data(key).tolist()
+        return stream(step, key=key)
+
+    key = jax.random.key(7)
+    fit(line(), spy, steps=5, key=key, progress=False)
+    assert seen == {n: jax.random.key_data(jax.random.fold_in(key, n)).tolist() for n in range(5)}
+
+
+def test_compilations_are_as_many_as_shapes(line, host_stream):
+    traces = []
+
+    def loss(model, task):
+        traces.append((task.ctx.mask.shape, task.tgt.mask.shape))
+        return jnp.mean(jnp.square(jax.vmap(model)(task.ctx, task.tgt).mean - task.tgt.f))
+
+    fit(line(), host_stream, steps=20, key=jax.random.key(0), loss=loss, progress=False)
+    assert len(traces) == 4 == len(set(traces))
+
+
+def test_the_loop_does_not_wait_for_the_device(line, stream, monkeypatch):
+    fetched = []
+    fetch = jax.device_get
+    monkeypatch.setattr(jax, "device_get", lambda x: fetched.append(len(x)) or fetch(x))
+    fit(line(), stream, steps=25, key=jax.random.key(0), log_every=10, progress=False)
+    assert fetched == [10, 10, 5]
+
+
+def test_history_holds_means_rates_and_validation(line, stream, same_bits):
+    def loss(model, task):
+        return mean_nll(model, task)
+
+    key = jax.random.key(3)
+    arguments: dict[str, Any] = dict(
+        steps=9, key=key, loss=loss, validation=stream, validation_batches=2, progress=False
+    )
+    every = fit(line(), stream, log_every=1, validate_every=1, **arguments)
+    run = fit(line(), stream, log_every=4, validate_every=3, **arguments)
+    assert same_bits(every.model, run.model)
+    single = [row["loss"] for row in every.history]
+    assert [row["step"] for row in run.history] == [3, 4, 6, 8, 9]
+    parts = ([0, 1, 2], [3], [4, 5], [6, 7], [8])
+    np.testing.assert_allclose([row["loss"] for row in run.history], [np.mean([single[i] for i in p]) for p in parts])
+    assert ["validation_nll" in row for row in run.history] == [True, False, True, False, True]
+    assert run.history[-1]["learning_rate"] == pytest.approx(1e-5) and run.history[0]["gradient_norm"] > 0
+    assert run.history[-1]["seconds"] > run.history[0]["seconds"] > 0
+    scores = {row["step"]: row["validation_nll"] for row in every.history}
+    assert [row["validation_nll"] for row in run.history if "validation_nll" in row] == [
+        scores[3],
+        scores[6],
+        scores[9],
+    ]
+
+
+def test_best_is_the_model_of_the_lowest_validation_score(line, stream, same_bits):
+    """Ascent makes every model worse than the one before, so that the first validated one is the best."""
+    models = []
+    run = fit(
+        line(),
+        stream,
+        steps=6,
+        key=jax.random.key(0),
+        optimizer=optax.sgd(-0.05),
+        validation=stream,
+        validate_every=2,
+        validation_batches=2,
+        callbacks=[lambda step, row, model: models.append(model)],
+        progress=False,
+    )
+    scores = [row["validation_nll"] for row in run.history]
+    assert scores == sorted(scores) and len(set(scores)) == 3
+    assert same_bits(run.best, models[0]) and same_bits(run.model, models[-1])
+
+
+def test_validation_goes_once_through_an_epoch_stream(line, stream):
+    whole = stream(0, key=jax.random.key(5))
+    tasks = [jax.tree.map(lambda leaf, i=i: leaf[i], whole) for i in range(3)]
+    seen = []
+
+    class Spy(EpochStream):
+        def __call__(self, step, *, key=None):
+            seen.append(step)
+            return super().__call__(step, key=key)
+
+    run = fit(
+        line(), stream, steps=2, key=jax.random.key(0), validation=Spy(tasks, 2), validate_every=1, progress=False
+    )
+    assert seen == [0, 1, 0, 1]
+    expected = evaluate(run.model, lambda step, *, key: whole, batches=1, key=jax.random.key(0))
+    assert run.history[-1]["validation_nll"] == pytest.approx(expected["nll"], rel=1e-5)
+
+
+def test_callbacks_stop_the_run(line, stream):
+    rows = []
+
+    def stop(step, row, model):
+        rows.append((step, row["loss"]))
+        return step >= 4
+
+    run = fit(line(), stream, steps=100, key=jax.random.key(0), log_every=2, callbacks=[stop], progress=False)
+    assert [step for step, _ in rows] == [2, 4] and run.steps == 4
+    assert [(row["step"], row["loss"]) for row in run.history] == rows
+
+
+@pytest.mark.parametrize("field", ["loss", "gradient"])
+def test_what_is_not_finite_stops_the_run_and_names_the_step(line, stream, field, tmp_path):
+    def loss(model, task):
+        bad = (task.ctx.f > 500).any()
+        zero = jnp.abs(model.bias[0] - jax.lax.stop_gradient(model.bias[0]))
+        hole = jnp.sqrt(jnp.where(bad, zero, jnp.ones_like(zero)))
+        return mean_nll(model, task) + (jnp.where(bad, jnp.nan, 0.0) if field == "loss" else hole)
+
+    def broken(step, *, key):
+        task = stream(step, key=key)
+        return task if step != 7 else eqx.tree_at(lambda t: t.ctx.f, task, task.ctx.f + 1e3)
+
+    path = tmp_path / "run.npz"
+    what = "loss of step 7 is nan" if field == "loss" else r"loss of step 7 is \d.*norm of its gradient (nan|inf)"
+    with pytest.raises(FloatingPointError, match=rf"{what}.*stream\(7, key=jax.random.fold_in\(key, 7\)\)"):
+        fit(
+            line(), broken, steps=20, key=jax.random.key(0), loss=loss, checkpoint=path, checkpoint_every=5,
+            log_every=10, progress=False,
+        )  # fmt: skip
+    run = fit(line(), stream, steps=20, key=jax.random.key(0), checkpoint=path, progress=False, log_every=1)
+    assert run.history[0]["step"] == 6, "the checkpoint of step 5 was kept"
+
+
+def test_a_validation_without_observed_targets_is_an_error(line, stream):
+    def blank(step, *, key):
+        task = stream(step, key=key)
+        return eqx.tree_at(lambda t: t.tgt.observed, task, jnp.zeros_like(task.tgt.observed))
+
+    with pytest.raises(ValueError, match="`stream` must give observed targets, got none in 1 batches"):
+        fit(line(), stream, steps=10, key=jax.random.key(0), validation=blank, validation_batches=1, progress=False)
+
+
+def test_a_validation_that_is_not_finite_is_an_error(line, stream):
+    def huge(step, *, key):
+        task = stream(step, key=key)
+        return eqx.tree_at(lambda t: t.tgt.f, task, task.tgt.f + jnp.finfo(task.tgt.f.dtype).max / 4)
+
+    with pytest.raises(FloatingPointError, match="validation NLL after 1 updates is inf"):
+        fit(line(), stream, steps=10, key=jax.random.key(0), validation=huge, validation_batches=1, progress=False)
+
+
+def test_host_batches_are_checked(line, host_stream):
+    def swapped(step, *, key):
+        task = host_stream(step, key=key)
+        rename = lambda p: eqx.tree_at(lambda q: q.index, p, {"x": p.index["s"]})  # noqa: E731
+        return Task(rename(task.ctx), rename(task.tgt))
+
+    with pytest.raises(ValueError, match="must have components"):
+        fit(line(), swapped, steps=1, key=jax.random.key(0), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"steps": 0}, "`steps` must be at least 1, got 0"),
+        ({"log_every": 0}, "`log_every` must be at least 1, got 0"),
+        ({"validate_every": -1}, "`validate_every` must be at least 1, got -1"),
+        ({"key": jax.random.PRNGKey(0)}, "`key` must be a typed key"),
+    ],
+)
+def test_arguments_are_checked(line, stream, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        fit(line(), stream, **_with(arguments))
+
+
+def _with(changes: dict[str, Any]) -> dict[str, Any]:
+    return {"steps": 1, "key": jax.random.key(0), "progress": False} | changes
+
+
+def test_six_steps_of_the_paper_model_without_warnings(tiny, six, stream, capsys):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = fit(tiny, stream, steps=6, key=jax.random.key(1), optimizer=six)
+    assert len(run.history) == 1 and np.isfinite(run.history[0]["loss"])
+    assert "6/6" in capsys.readouterr().err
