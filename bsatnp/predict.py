@@ -1,0 +1,171 @@
+"""Predictions at any number of targets: the context is digested once, the targets stream through in chunks."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any, overload
+
+import equinox as eqx
+import jax
+import numpy as np
+from tqdm import tqdm
+
+from bsatnp import tasks
+from bsatnp._types import Index
+from bsatnp.likelihoods import AbstractLikelihood
+from bsatnp.models.base import AbstractModel
+from bsatnp.tasks import Points, Task
+
+_CHUNK, _SMALLEST = 8192, 16
+
+
+@overload
+def predict(
+    model: AbstractModel,
+    ctx: Points,
+    tgt: Points | Index,
+    *,
+    chunk: int | None = None,
+    out: None = None,
+    progress: bool = False,
+) -> AbstractLikelihood: ...
+@overload
+def predict(
+    model: AbstractModel,
+    ctx: Points,
+    tgt: Points | Index,
+    *,
+    chunk: int | None = None,
+    out: Mapping[str, Any],
+    progress: bool = False,
+) -> None: ...
+def predict(
+    model: AbstractModel,
+    ctx: Points,
+    tgt: Points | Index,
+    *,
+    chunk: int | None = None,
+    out: Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> AbstractLikelihood | None:
+    """The predictive distribution at the targets of one task, in the caller's order.
+
+    Context and targets are checked, and moved together where the model allows it (see `bsatnp.tasks.centre`). All
+    targets are checked before the first is predicted. Contexts are padded to a few sizes and all chunks have one size,
+    so that calls with many sizes share their compilations.
+
+    **Shapes.** Components are `(ctx, dim)` and `(tgt, dim)`; the arrays of the result are NumPy arrays
+    `(tgt, out)`, or `(tgt, 1, class)`. No context gives the model's prior, no targets an empty result.
+
+    Args:
+        model: a model.
+        ctx: what is known, unbatched.
+        tgt: where to predict. A mapping of component names to arrays is read slice by slice: memory-mapped arrays then
+            never come into memory as a whole.
+        chunk: targets predicted at once.
+        out: where to put results instead of returning them: names of fields or properties of the likelihood (`mean`,
+            `std`, …) to arrays that take slices, such as memory maps or Zarr arrays. Memory then does not grow
+            with the number of targets.
+        progress: whether to show a bar.
+
+    Returns:
+        The likelihood, or None where `out` takes the results.
+
+    Raises:
+        ValueError: points that the model does not take or that do not fit; an `out` of a wrong name or shape.
+    """
+    if ctx.mask.ndim != 1:
+        raise ValueError(f"`ctx` must be one task with axes (point,), got a mask of shape {ctx.mask.shape}.")
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"`chunk` must be at least 1, got {chunk}.")
+    if isinstance(tgt, Points) and tgt.mask.ndim != 1:
+        raise ValueError(f"`tgt` must be one task with axes (point,), got a mask of shape {tgt.mask.shape}.")
+    n = _length(tgt)
+    size = min(_CHUNK if chunk is None else chunk, _round_up(n))
+    values = [*ctx.index.values(), *_index(tgt).values()]
+    movable = tuple(model.shift_invariant)
+    precise = not all(isinstance(value, jax.Array) for value in values)  # device arrays are taken as they are
+    ctx = jax.tree.map(np.asarray, ctx)
+    model.check(ctx)
+    ctx = ctx.pad(_round_up(len(ctx)))
+    for part in _chunks(tgt, n, size):
+        tasks.check_pair(ctx, part)
+        model.check(part)
+
+    results, origin, conditioned, waiting = _Results(n, out), {}, None, None
+    for number, part in enumerate(tqdm(_chunks(tgt, n, size), total=-(-n // size), disable=not progress, unit="chunk")):
+        task = Task(ctx if conditioned is None else ctx.take(slice(0, 0)), part.pad(size))
+        if precise:
+            task, origin = tasks.centre(task, movable, origin=origin)
+        if conditioned is None:
+            conditioned = _condition(model, task.ctx)
+        answer = _answer(conditioned, task.tgt)
+        if waiting is not None:  # the device works on this chunk while the last one is copied
+            results.put(*waiting)
+        waiting = (number * size, len(part), answer)
+    if waiting is not None:
+        results.put(*waiting)
+    return results.whole
+
+
+@eqx.filter_jit
+def _condition(model, ctx):
+    return model.condition(ctx)
+
+
+@eqx.filter_jit
+def _answer(conditioned, tgt):
+    return conditioned(tgt)
+
+
+class _Results:
+    """Collects the chunks, in memory or in the arrays of the caller."""
+
+    def __init__(self, n: int, out: Mapping[str, Any] | None):
+        self._n, self._out, self.whole = n, out, None
+
+    def put(self, start: int, rows: int, answer: AbstractLikelihood) -> None:
+        part = jax.tree.map(lambda leaf: np.asarray(leaf)[:rows], answer)
+        where = slice(start, start + rows)
+        if self._out is None:
+            if self.whole is None:
+                self.whole = jax.tree.map(lambda leaf: np.empty((self._n, *leaf.shape[1:]), leaf.dtype), part)
+            for whole, leaf in zip(jax.tree.leaves(self.whole), jax.tree.leaves(part), strict=True):
+                whole[where] = leaf
+            return
+        for name, array in self._out.items():
+            value: Any = getattr(part, name, None)
+            if not hasattr(value, "shape"):
+                raise ValueError(f"`out` must name arrays of {type(part).__name__}, got {name!r}.")
+            expected = (self._n, *np.shape(value)[1:])
+            if tuple(array.shape) != expected:
+                raise ValueError(f"`out['{name}']` must have shape {expected}, got {tuple(array.shape)}.")
+            array[where] = np.asarray(value)
+
+
+def _round_up(n: int) -> int:
+    """The next size of the form 2^k or 3·2^k, so that few sizes are compiled and at most a half is padding."""
+    powers = (size for k in itertools.count() for size in (_SMALLEST << k, _SMALLEST * 3 // 2 << k))
+    return next(size for size in powers if size >= n)
+
+
+def _index(points: Points | Index) -> Mapping[str, Any]:
+    return points.index if isinstance(points, Points) else points
+
+
+def _length(tgt: Points | Index) -> int:
+    if isinstance(tgt, Points):
+        return len(tgt)
+    lengths = {name: len(value) for name, value in tgt.items()}
+    if len(set(lengths.values())) != 1:
+        raise ValueError(f"The components of `tgt` must have one number of points, got {lengths}.")
+    return next(iter(lengths.values()))
+
+
+def _chunks(tgt: Points | Index, n: int, size: int) -> Iterator[Points]:
+    """The targets on the host, without their values, `size` at a time; one empty chunk where there are none."""
+    components = {name: np.asarray(v) if isinstance(v, jax.Array) else v for name, v in _index(tgt).items()}
+    mask = np.asarray(tgt.mask) if isinstance(tgt, Points) else None
+    for start in range(0, max(n, 1), size):
+        rows = slice(start, start + size)
+        index = {name: np.asarray(value[rows]) for name, value in components.items()}
+        yield Points(index, mask=None if mask is None else mask[rows])

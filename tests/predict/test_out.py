@@ -1,0 +1,79 @@
+"""Results into arrays of the caller, with memory that does not grow."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import zarr
+
+from bsatnp.predict import predict
+
+
+def test_memory_maps_and_zarr(kernel, points, tmp_path):
+    ctx, tgt = points(9), points(100, 1, values=False)
+    whole = predict(kernel, ctx, tgt, chunk=16)
+    s = np.memmap(tmp_path / "s", np.float64, "w+", shape=(100, 2))
+    s[:] = tgt.index["s"]
+    mean = np.memmap(tmp_path / "mean", whole.mean.dtype, "w+", shape=(100, 1))
+    std = zarr.create_array(tmp_path / "std.zarr", shape=(100, 1), chunks=(30, 1), dtype="float64")
+    variance = np.full((100, 1), np.nan)
+    given = {"mean": mean, "std": std, "variance": variance}
+    assert predict(kernel, ctx, {"s": s}, chunk=16, out=given) is None
+    np.testing.assert_array_equal(mean, whole.mean)
+    np.testing.assert_array_equal(np.asarray(std[:]), whole.std)
+    np.testing.assert_allclose(variance, whole.std**2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ({"median": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'median'"),
+        ({"log_prob": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'log_prob'"),
+        ({"mean": np.zeros(20)}, r"`out\['mean'\]` must have shape \(20, 1\), got \(20,\)"),
+    ],
+)
+def test_out_is_checked(kernel, points, out, message):
+    with pytest.raises(ValueError, match=message):
+        predict(kernel, points(3), points(20, values=False), out=out)
+
+
+class Sum:
+    """An array that keeps nothing but the sum and the number of what it is given."""
+
+    def __init__(self, shape):
+        self.shape, self.total, self.count = shape, 0.0, 0
+
+    def __setitem__(self, rows, values):
+        assert rows.start == self.count and len(values) == rows.stop - rows.start
+        self.total += float(values.sum(dtype=np.float64))
+        self.count += len(values)
+
+
+class Grid:
+    """Coordinates that are computed when they are read."""
+
+    def __init__(self, n):
+        self.shape = (n, 2)
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, rows):
+        x = np.arange(*rows.indices(len(self)), dtype=np.float64) / len(self)
+        return np.stack([4 * x - 2, np.sin(50 * x)], 1)
+
+
+def test_a_million_targets_by_the_default_call(kernel, points, oracle):
+    """Memory is flat in the number of targets, and the result is that of a direct sum."""
+    ctx, peaks = points(9), []
+    predict(kernel, ctx, {"s": Grid(20_000)})  # compile
+    for n in (100_003, 1_000_003):
+        out = {"mean": Sum((n, 1))}
+        tracemalloc.start()
+        predict(kernel, ctx, {"s": Grid(n)}, out=out)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert out["mean"].count == n
+        mean = oracle(ctx, {"s": Grid(n)[::7]})[0].mean()
+        assert out["mean"].total / n == pytest.approx(mean, rel=1e-3)
+    assert peaks[1] < peaks[0] + 1e6 and peaks[1] < 5e6, peaks
