@@ -158,7 +158,12 @@ class AdditiveScore(eqx.Module):
 
     def __call__(self, dots: Float[Array, "head q k"], q_index: Index, k_index: Index) -> Float[Array, "head q k"]:
         """Scores of a tile."""
-        return dots + self.bias.tile(q_index, k_index).astype(dots.dtype)
+        scores = self.bias.tile(q_index, k_index)
+        if scores.shape[0] not in (1, dots.shape[0]):
+            raise ValueError(
+                f"`bias` must give {dots.shape[0]} heads, or one score for all of them, got {scores.shape[0]}."
+            )
+        return dots + scores.astype(dots.dtype)
 
     def needs(self, index: Index) -> Index:
         """The components that the bias looks at; all of them for groups that do not say."""

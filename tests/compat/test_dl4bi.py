@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,7 +38,7 @@ def predict(model, arrays):
         jnp.asarray(arrays["in/f_ctx"]),
         mask=jnp.asarray(arrays["in/mask_ctx"]),
     )
-    return jax.vmap(model)(ctx, Points({"s": jnp.asarray(arrays["in/s_test"])}))
+    return eqx.filter_jit(jax.vmap(model))(ctx, Points({"s": jnp.asarray(arrays["in/s_test"])}))
 
 
 def deviation(ours, theirs) -> float:

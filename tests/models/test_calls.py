@@ -1,0 +1,148 @@
+"""Ways to call a model agree: at once, conditioned first, in a batch, in other types, with other likelihoods."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bsatnp.layers import Identity
+from bsatnp.likelihoods import CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
+from bsatnp.models import AbstractModel
+from bsatnp.tasks import Points
+from bsatnp.testing import perturbed
+from tests.registry import arrays, bsatnp, close, invariant_model
+
+RNG = np.random.default_rng(4)
+CALL = eqx.filter_jit(lambda model, ctx, tgt: model(ctx, tgt))
+
+
+def task(seed=0, *, n_ctx=5, n_tgt=3, f=None):
+    rng = np.random.default_rng(seed)
+    s, x, values = (jnp.asarray(rng.normal(size=(n_ctx + n_tgt, dim)), float) for dim in (2, 2, 1))
+    values = values if f is None else jnp.asarray(f, float)
+    return Points({"s": s[:n_ctx], "x": x[:n_ctx]}, values[:n_ctx]), Points({"s": s[n_ctx:], "x": x[n_ctx:]})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return perturbed(invariant_model("Translation"), key=jax.random.key(0))
+
+
+def test_conditioned_first(model):
+    ctx, tgt = task()
+    conditioned = eqx.filter_jit(lambda model, ctx: model.condition(ctx))(model, ctx)
+    apply = eqx.filter_jit(lambda conditioned, tgt: conditioned(tgt))
+    assert close(apply(conditioned, tgt), CALL(model, ctx, tgt), atol=1e-6)
+    # a pytree: it goes through a transformation as an argument
+    assert jax.tree.leaves(conditioned)
+    assert close(apply(jax.tree.map(lambda leaf: leaf, conditioned), tgt), CALL(model, ctx, tgt), atol=1e-6)
+
+
+def test_keys_and_values_of_the_context_are_all_that_is_kept(model):
+    """Conditioning does the work of the context: what it holds grows with the context alone, not with its square."""
+    sizes = []
+    for n in (8, 16):
+        ctx, _ = task(n_ctx=n)
+        kept = jax.eval_shape(lambda ctx: model.condition(ctx), ctx)
+        sizes.append(sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(kept, lambda x: hasattr(x, "size")))))
+    extra = sizes[1] - sizes[0]
+    assert extra == 8 * (2 * 2 * 16 + 2 + 1)  # keys and values of two blocks, two coordinates, one mask
+
+
+@pytest.mark.slow
+def test_a_batch_is_a_loop(model):
+    tasks = [task(seed) for seed in range(8)]
+    ctx, tgt = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *points) for points in zip(*tasks, strict=True))
+    batched = eqx.filter_jit(lambda model, ctx, tgt: jax.vmap(model)(ctx, tgt))(model, ctx, tgt)
+    for i, one in enumerate(tasks):
+        assert close(jax.tree.map(lambda leaf, i=i: leaf[i], batched), CALL(model, *one))
+    assert batched.mean.shape == (8, 3, 1)
+    assert np.ptp(np.asarray(batched.mean), axis=0).min() > 1e-4
+
+
+def test_half_precision(model):
+    """bfloat16 parameters: finite, a likelihood in float32, near the full one."""
+    half = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16) if eqx.is_inexact_array(leaf) else leaf, model)
+    ctx, tgt = task()
+    got, expected = CALL(half, ctx, tgt), CALL(model, ctx, tgt)
+    assert got.mean.dtype == jnp.float32
+    assert all(np.isfinite(leaf).all() for leaf in arrays(got))
+    assert not close(got, expected, atol=1e-6)
+    assert close(got, expected, atol=0.15)
+
+
+def test_types_follow_the_parameters(model, x64):
+    likelihood = CALL(model, *task())
+    assert likelihood.mean.dtype == (jnp.float64 if x64 else jnp.float32)
+    if x64:
+        single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32) if eqx.is_inexact_array(leaf) else leaf, model)
+        got = CALL(single, *task())
+        assert got.mean.dtype == jnp.float32 and close(got, likelihood)
+
+
+@pytest.mark.parametrize(
+    ("head", "f", "shape"),
+    [
+        (GaussianHead(2), None, (3, 2)),
+        (CategoricalHead(3), [[0], [2], [1], [2], [1], [0], [0], [0]], (3, 1, 3)),
+        (PoissonHead(), [[0], [20], [1], [3], [2], [0], [0], [0]], (3, 1)),
+        (NegativeBinomialHead(), [[0], [20], [1], [3], [2], [0], [0], [0]], (3, 1)),
+    ],
+)
+def test_other_likelihoods(head, f, shape):
+    f = np.random.default_rng(0).normal(size=(8, 2)) if f is None else f
+    model = perturbed(bsatnp(embed={"s": Identity(2)}, head=head), key=jax.random.key(1))
+    ctx, tgt = task(f=f)
+    likelihood = CALL(model, ctx, tgt)
+    leaves = jax.tree.leaves(likelihood)
+    assert all(leaf.shape == shape for leaf in leaves)
+    assert all(np.isfinite(np.asarray(leaf)).all() for leaf in leaves)
+    score = likelihood.log_prob(jnp.asarray(f, float)[5:])
+    assert score.shape == (3, head.out) and np.isfinite(np.asarray(score)).all()
+    # the values of the context are seen
+    other = eqx.tree_at(lambda ctx: ctx.f, ctx, ctx.f[::-1])
+    assert not close(CALL(model, other, tgt), likelihood, atol=1e-5)
+    if isinstance(head, CategoricalHead):
+        np.testing.assert_allclose(np.asarray(likelihood.probs).sum(-1), 1, rtol=1e-5)
+    else:
+        assert (np.asarray(likelihood.variance) > 0).all()
+
+
+def test_one_of_two_outputs_missing_drops_the_row():
+    """C1."""
+    model = perturbed(bsatnp(embed={"s": Identity(2)}, head=GaussianHead(2)), key=jax.random.key(1))
+    rng = np.random.default_rng(2)
+    s, f = rng.normal(size=(8, 2)), rng.normal(size=(5, 2))
+    f[1, 0] = np.nan
+    keep = np.arange(5) != 1
+    tgt = Points({"s": jnp.asarray(s[5:], float)})
+    hidden = Points({"s": s[:5]}, f)
+    assert hidden.n_missing == 1
+    hidden, dropped = (jax.tree.map(device, one) for one in (hidden, Points({"s": s[:5][keep]}, f[keep]).pad(5)))
+    assert close(CALL(model, hidden, tgt), CALL(model, dropped, tgt))
+
+
+def device(leaf):
+    return jnp.asarray(leaf, float) if leaf.dtype.kind == "f" else jnp.asarray(leaf)
+
+
+def test_a_model_of_ones_own_needs_three_members():
+    class Prior(AbstractModel):
+        head: GaussianHead = eqx.field(default_factory=GaussianHead)
+
+        @property
+        def embedded(self):
+            return {}
+
+        @property
+        def groups(self):
+            return ()
+
+        def condition(self, ctx):
+            return lambda tgt: self.head(jnp.zeros((len(tgt), self.head.raw)))
+
+    likelihood = Prior()(*task())
+    assert likelihood.mean.shape == (3, 1)
+    with pytest.raises(TypeError, match="abstract"):
+        AbstractModel()

@@ -1,0 +1,97 @@
+"""Sizes of the paper's models, and parameters that learn to differ."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bsatnp import bias
+from bsatnp.groups import On, TimeShift, Translation
+from bsatnp.layers import Identity
+from bsatnp.models import BSATNP
+from bsatnp.models.base import count_parameters
+from bsatnp.tasks import Points
+from tests.registry import bsatnp
+
+
+def test_the_papers_model_of_the_plane():
+    model = BSATNP(bias=bias.RBFNetwork(On("s", Translation(2))), key=jax.random.key(0))
+    assert count_parameters(model) == 475_770
+    # six blocks, four heads, five bases of two numbers
+    assert count_parameters(model.bias) == 6 * 4 * 5 * 2
+
+
+def test_the_papers_model_of_covariates_space_and_time():
+    both = bias.Sum(bias.RBFNetwork(On("s", Translation(2)), basis=5), bias.RBFNetwork(On("t", TimeShift()), basis=3))
+    embed = {"x": Identity(2), "s": Identity(2), "t": Identity(1)}
+    model = BSATNP(embed={**embed, "x": Identity(3)}, bias=both, key=jax.random.key(0))
+    assert count_parameters(model) == 477_450
+    # the paper's "384 additional learnable parameters"
+    assert count_parameters(model.bias) == 384
+    assert dict(model.embedded) == {"x": 3, "s": 2, "t": 1}
+    assert model.shift_invariant == frozenset()
+
+
+def test_blocks_start_different_and_biases_equal():
+    model = bsatnp(bias.RBFNetwork(On("s", Translation(2)), heads=2))
+    query = np.asarray(model.blocks.attention.query.weight)
+    assert query.shape[0] == 2 and np.abs(query[0] - query[1]).max() > 0.1
+    np.testing.assert_array_equal(model.bias.weight[0], model.bias.weight[1])
+
+
+RNG = np.random.default_rng(3)
+S, F = RNG.normal(size=(12, 2)), RNG.normal(size=(12, 1))
+
+
+@eqx.filter_jit
+def train(model, steps):
+    """A few steps on one task, in one compiled function."""
+    optimizer = optax.adam(1e-2)
+    s, f = jnp.asarray(S, float), jnp.asarray(F, float)
+    ctx, tgt = Points({"s": s[:8]}, f[:8]), Points({"s": s[8:]})
+    arrays, static = eqx.partition(model, eqx.is_inexact_array)
+
+    def loss(arrays):
+        return -eqx.combine(arrays, static)(ctx, tgt).log_prob(f[8:]).sum()
+
+    def step(state, _):
+        arrays, optimizer_state = state
+        value, grads = jax.value_and_grad(loss)(arrays)
+        with jax.numpy_dtype_promotion("standard"):  # Optax mixes types
+            updates, optimizer_state = optimizer.update(grads, optimizer_state, arrays)
+        return (optax.apply_updates(arrays, updates), optimizer_state), value
+
+    (arrays, _), values = jax.lax.scan(step, (arrays, optimizer.init(arrays)), None, length=steps)
+    return eqx.combine(arrays, static), values
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A model after a few steps, and the same model when its bases start equal."""
+    model = bsatnp(bias.RBFNetwork(On("s", Translation(2)), heads=2, basis=3))
+    where = lambda m: m.blocks.attention.score.bias.log_rate  # noqa: E731
+    equal = eqx.tree_at(where, model, jnp.ones_like(where(model)))
+    return [train(one, 8) for one in (model, equal)]
+
+
+def gaps(array):
+    """The smallest difference between two bases of one head."""
+    values = np.asarray(array)
+    return min(np.abs(values[..., i] - values[..., j]).min() for i in range(3) for j in range(i))
+
+
+def test_bases_that_start_apart_stay_apart_and_learn(trained):
+    (model, losses), _ = trained
+    assert losses[-1] < losses[0]
+    assert gaps(model.bias.weight) > 1e-6  # all of them started at 1
+    assert gaps(model.bias.log_rate) > 0.1
+    assert np.abs(np.asarray(model.bias.weight) - 1).min() > 1e-3
+
+
+def test_bases_that_start_equal_stay_equal(trained):
+    _, (model, losses) = trained
+    assert losses[-1] < losses[0]
+    assert gaps(model.bias.weight) == 0 and gaps(model.bias.log_rate) == 0
+    assert np.abs(np.asarray(model.bias.weight) - 1).min() > 1e-3

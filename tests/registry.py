@@ -1,0 +1,177 @@
+"""Named constructors of every public group, bias and model, and the laws they obey.
+
+Whatever `bsatnp.groups`, `bsatnp.bias` or `bsatnp.models` exports has to be here or the suite fails. Tests run every
+entry through the law checkers of `bsatnp.testing`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import hypothesis
+import jax
+import numpy as np
+
+from bsatnp import bias, groups, models
+from bsatnp.groups import SO3, Cyclic, Euclidean, On, Permutation, Product, Scaling, TimeShift, Translation
+from bsatnp.layers import Identity
+from bsatnp.tasks import Points, Task, centre
+
+#: Cases of a law whose functions compile in a moment, and of one that runs a model.
+LIGHT = hypothesis.settings().max_examples
+HEAVY = max(4, LIGHT // 4)
+
+#: What the rooms export besides groups, biases and models.
+HELPERS = {"Group", "components", "factors", "safe_norm"}
+
+
+@dataclasses.dataclass(frozen=True)
+class OfGroup:
+    """A group on one component, the number of its invariants, and length scales that suit its units."""
+
+    make: Callable[[], Any]
+    width: int
+    invariants: int
+    lengths: tuple[float, float] = (0.5, 5.0)
+    signed: bool = False
+
+
+GROUPS = {
+    "Translation": OfGroup(lambda: Translation(2), 2, 2),
+    "TimeShift": OfGroup(TimeShift, 1, 1, signed=True),
+    "Euclidean": OfGroup(Euclidean, 2, 1),
+    "Euclidean 3": OfGroup(lambda: Euclidean(3, scale=1.0), 3, 1),
+    "SO3": OfGroup(SO3, 2, 1, (5.0, 60.0)),
+    "SO3 unit vectors": OfGroup(lambda: SO3(3), 3, 1, (5.0, 60.0)),
+    "Cyclic": OfGroup(lambda: Cyclic(24.0), 1, 2, (1.0, 6.0)),
+    "Scaling": OfGroup(lambda: Scaling(2), 2, 2),
+    "Permutation": OfGroup(lambda: Permutation(5), 1, 1),
+}
+
+#: Groups on whole index sets.
+COMBINED = {
+    "On": lambda: On("s", Euclidean(2)),
+    "Product": lambda: Product(On("s", SO3()), On("t", TimeShift())),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class OfBias:
+    """A bias of any group: `make(group, entry of the group)`; `signed` where it needs a signed lag."""
+
+    make: Callable[[Any, OfGroup], bias.AbstractBias]
+    signed: bool = False
+
+
+KEY = 7
+BIASES = {
+    "RBFNetwork": OfBias(lambda g, e: bias.RBFNetwork(g, heads=2, basis=3, lengths=e.lengths)),
+    "ExponentialNetwork": OfBias(lambda g, e: bias.ExponentialNetwork(g, heads=2, basis=3, lengths=e.lengths)),
+    "Linear": OfBias(lambda g, e: bias.Linear(g, heads=2, length=e.lengths[1])),
+    "TISA": OfBias(
+        lambda g, e: bias.TISA(
+            g, dim=e.invariants, heads=2, basis=3, lengths=e.lengths, reach=e.lengths[0], key=jax.random.key(KEY)
+        )
+    ),
+    "MLPBias": OfBias(lambda g, e: bias.MLPBias(g, dim=e.invariants, heads=2, width=8, key=jax.random.key(KEY))),
+    "Causal": OfBias(lambda g, e: bias.Causal(g), signed=True),
+    "Window": OfBias(lambda g, e: bias.Window(g, 0.97 * e.lengths[1])),
+    "Sum": OfBias(
+        lambda g, e: bias.Sum(bias.RBFNetwork(g, heads=2, lengths=e.lengths), bias.Window(g, 0.97 * e.lengths[1]))
+    ),
+    "Weighted": OfBias(lambda g, e: bias.Weighted(bias.RBFNetwork(g, heads=2, lengths=e.lengths), heads=2)),
+}
+
+#: Sizes that compile quickly.
+SMALL = {"depth": 2, "dim": 16, "heads": 2, "width": 16, "embed_sizes": (16,), "hidden": 16}
+
+
+def bsatnp(bias_: bias.AbstractBias | None = None, *, seed: int = 0, **options: Any) -> models.BSATNP:
+    """A small BSA-TNP."""
+    return models.BSATNP(bias=bias_, **{**SMALL, **options}, key=jax.random.key(seed))
+
+
+@functools.cache
+def invariant_model(group: str) -> models.BSATNP:
+    """A small BSA-TNP with a bias of the named group on "s"; two covariates are embedded."""
+    entry = GROUPS[group]
+    biased = bias.RBFNetwork(On("s", entry.make()), heads=2, basis=3, lengths=entry.lengths)
+    return bsatnp(biased, embed={"x": Identity(2)})
+
+
+@functools.cache
+def every_group() -> models.BSATNP:
+    """A small BSA-TNP with a component and a bias for every group, all of which compile at once."""
+    terms = [
+        bias.RBFNetwork(On(name, entry.make()), heads=2, basis=2, lengths=entry.lengths)
+        for name, entry in GROUPS.items()
+        if not entry.signed
+    ]
+    lags = bias.MLPBias(On("TimeShift", TimeShift()), dim=1, heads=2, width=8, key=jax.random.key(KEY))
+    return bsatnp(bias.Sum(*terms, lags), embed={"x": Identity(2)})
+
+
+@functools.cache
+def space_and_time() -> models.BSATNP:
+    """A small BSA-TNP on the sphere and in time, with one bias of each."""
+    space = bias.RBFNetwork(On("s", SO3()), heads=2, basis=3, lengths=(5.0, 60.0))
+    time = bias.RBFNetwork(On("t", TimeShift()), heads=2, basis=2, lengths=(0.5, 5.0))
+    return bsatnp(bias.Sum(bias.Weighted(space, heads=2), time))
+
+
+#: Models, and the group on index sets that leaves their predictions unchanged; None where there is none.
+MODELS = {
+    "BSATNP": (space_and_time, COMBINED["Product"]),
+    "SA-TNP": (lambda: bsatnp(embed={"s": Identity(2)}), lambda: None),
+}
+
+_run = eqx.filter_jit(lambda model, ctx, tgt: model(ctx, tgt))
+
+
+def predict(model: Any, ctx: Points, tgt: Points) -> Any:
+    """`model(ctx, tgt)`, compiled once for each shape; host arrays are checked and centred before."""
+    model.check(ctx)
+    model.check(tgt)
+    task, _ = centre(Task(ctx, tgt), sorted(model.shift_invariant))
+    return _run(model, task.ctx, task.tgt)
+
+
+def arrays(likelihood: Any) -> list[np.ndarray]:
+    """The parameters of a likelihood on the host, in float64."""
+    return [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(likelihood)]
+
+
+def close(got: Any, expected: Any, *, atol: float = 1e-5) -> bool:
+    """Whether two likelihoods have the same parameters."""
+    return all(np.allclose(a, b, rtol=0, atol=atol) for a, b in zip(arrays(got), arrays(expected), strict=True))
+
+
+def exported(room: Any) -> dict[str, Any]:
+    """The public classes and factories that a room defines or re-exports."""
+    return {
+        name: value
+        for name, value in vars(room).items()
+        if not name.startswith("_") and callable(value) and str(value.__module__).startswith("bsatnp.")
+    }
+
+
+def missing() -> dict[str, set[str]]:
+    """What the rooms export and the registry lacks, abstract classes and helpers aside."""
+    made = {
+        "groups": {type(entry.make()).__name__ for entry in GROUPS.values()}
+        | {type(make()).__name__ for make in COMBINED.values()}
+        | {name for name in GROUPS if name in exported(groups)},
+        "bias": {type(_any_bias(entry)).__name__ for entry in BIASES.values()},
+        "models": {type(make()).__name__ for make, _ in MODELS.values()},
+    }
+    return {
+        room.__name__: {name for name in exported(room) if not name.startswith("Abstract")} - HELPERS - names
+        for room, names in zip((groups, bias, models), made.values(), strict=True)
+    }
+
+
+def _any_bias(entry: OfBias) -> bias.AbstractBias:
+    group = GROUPS["TimeShift"]
+    return entry.make(group.make(), group)

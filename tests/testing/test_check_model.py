@@ -1,0 +1,118 @@
+"""The law checker of models finds models that do not treat points as sets."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from bsatnp.groups import On, Translation
+from bsatnp.likelihoods import AbstractHead, CategoricalHead, GaussianHead, PoissonHead
+from bsatnp.models import AbstractModel
+from bsatnp.testing import LawError, check_model, keys, perturbed
+
+
+class Nearby(AbstractModel):
+    """A kernel smoother, invariant under shifts; `fault` names what is wrong with it."""
+
+    weight: jax.Array
+    fault: str = eqx.field(static=True, default="")
+    head: AbstractHead = eqx.field(default_factory=GaussianHead)
+
+    @property
+    def embedded(self):
+        return {}
+
+    @property
+    def groups(self):
+        return (On("s", Translation(2)),)
+
+    def condition(self, ctx):
+        return Smoother(self, ctx)
+
+
+class Smoother(eqx.Module):
+    model: Nearby
+    ctx: object
+
+    def __call__(self, tgt):
+        ctx, fault = self.ctx, self.model.fault
+        keep = jnp.ones_like(ctx.usable) if fault == "padding" else ctx.usable
+        keep = keep[:, None]
+        s, f = (jnp.where(keep, x, jnp.zeros_like(x)) for x in (ctx.index["s"], self.model.head.encode(ctx.f)))
+        square = ((tgt.index["s"][:, None] - s[None]) ** 2).sum(-1)
+        weight = jnp.exp(-(jnp.sqrt(square) if fault == "gradient" else square)) * keep.T.astype(f.dtype)
+        if fault == "order":
+            weight = weight * jnp.arange(1.0, 1 + len(s))[None]
+        if fault == "targets":
+            weight = weight + square.sum()
+        if fault == "place":
+            weight = weight * (1 + tgt.index["s"][:, :1] ** 2)
+        level = weight @ f[:, :1] + self.model.weight
+        raw = jnp.tile(level, (1, self.model.head.raw))
+        return self.model.head(raw[::-1] if fault == "reversed" else raw)
+
+
+GROUP = On("s", Translation(2))
+
+
+@pytest.mark.parametrize("head", [GaussianHead(), CategoricalHead(3), PoissonHead()])
+def test_a_right_model_passes(head):
+    check_model(Nearby(jnp.zeros(()), head=head), GROUP)
+
+
+@pytest.mark.parametrize(
+    ("fault", "law"),
+    [
+        ("place", r"model\(g·ctx, g·tgt\) = model\(ctx, tgt\)"),
+        ("order", "the order of the context does not matter"),
+        ("reversed", "targets come in the caller's order"),
+        ("targets", "targets do not see one another"),
+        ("padding", "padding does not matter"),
+        ("gradient", "gradients are finite"),
+    ],
+)
+def test_every_law_has_a_model_that_breaks_it(fault, law):
+    with pytest.raises(LawError, match=law) as found:
+        check_model(Nearby(jnp.zeros(()), fault), GROUP if fault == "place" else None)
+    assert {"seed", "ctx", "f", "tgt"} <= set(found.value.case)
+
+
+def test_the_case_is_simple_and_the_fault_clear():
+    with pytest.raises(LawError) as found:
+        check_model(Nearby(jnp.zeros(()), "place"), GROUP, sets=False)
+    case = found.value.case
+    assert found.value.deviation > 100 * found.value.allowed
+    numbers = np.concatenate(
+        [np.asarray(leaf).ravel() for leaf in jax.tree.leaves((case["ctx"], case["tgt"], case["f"]))]
+    )
+    assert (numbers == 0).mean() > 0.6
+
+
+def test_parameters_that_start_at_zero_hide_nothing():
+    class Hidden(eqx.Module):
+        inner: Nearby
+        weight: jax.Array
+
+    hidden = Hidden(Nearby(jnp.zeros(())), jnp.zeros(3))
+    moved = perturbed(hidden, key=jax.random.key(0))
+    assert float(jnp.abs(moved.weight).min()) > 0
+    assert moved.inner.head == hidden.inner.head
+
+
+@settings(max_examples=3)
+@given(keys())
+def test_perturbed_moves_every_number_once(key):
+    tree = {"a": jnp.zeros((20, 30)), "b": jnp.ones(400), "whole": jnp.arange(3), "rest": "text"}
+    moved = perturbed(tree, scale=0.5, key=key)
+    noise = np.concatenate([np.ravel(moved["a"]), np.asarray(moved["b"]) - 1])
+    assert len(np.unique(noise)) > 990
+    assert noise.std() == pytest.approx(0.5, rel=0.15)
+    np.testing.assert_array_equal(moved["whole"], [0, 1, 2])
+    assert moved["rest"] == "text" and moved["a"].dtype == tree["a"].dtype
+
+
+def test_groups_on_bare_points_are_refused():
+    with pytest.raises(ValueError, match=r'`group` must act on components of an index set, as `On\("s", group\)` does'):
+        check_model(Nearby(jnp.zeros(())), Translation(2))
