@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 #: A device array, or a host array that becomes one.
 Array: TypeAlias = jax.Array | np.ndarray
@@ -23,4 +24,4 @@ Key: TypeAlias = jax.Array
 
 def is_traced(tree: Any) -> bool:
     """Say whether any leaf of `tree` is an abstract value, whose content cannot be looked at."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree))
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))

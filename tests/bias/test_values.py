@@ -42,7 +42,7 @@ def test_rbf_network_is_equation_4():
 
 def test_geodesic_bias_is_of_the_angle_in_degrees():
     made = bias.RBFNetwork(SO3(), heads=1, basis=1, lengths=(30.0, 30.0))
-    score = tile(made, [[0.0, 0.0]], [[30.0, 0.0], [0.0, -60.0], [360.0, 0.0]])
+    score = tile(made, np.zeros((1, 2)), np.array([[30.0, 0.0], [0.0, -60.0], [360.0, 0.0]]))
     np.testing.assert_allclose(score[0, 0], np.exp([-0.5, -2.0, 0.0]), rtol=1e-4)
 
 

@@ -70,7 +70,7 @@ def test_translation_and_time():
 
 def test_small_distances_at_large_coordinates():
     """A15: distances come from differences, never from expanded squares."""
-    p, q = np.float32([1000.0, 1000.0]), np.float32([1000.001, 1000.0])
+    p, q = np.array([[1000.0, 1000.0], [1000.001, 1000.0]], np.float32)
     expected = np.linalg.norm(p.astype(np.float64) - q.astype(np.float64))
     assert value(Euclidean(2), p, q) == pytest.approx(expected, rel=1e-4)
 

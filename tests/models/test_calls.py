@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bsatnp.layers import Identity
-from bsatnp.likelihoods import CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
+from bsatnp.likelihoods import AbstractHead, CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
 from bsatnp.models import AbstractModel
 from bsatnp.tasks import Points
 from bsatnp.testing import perturbed
@@ -129,7 +129,7 @@ def device(leaf):
 
 def test_a_model_of_ones_own_needs_three_members():
     class Prior(AbstractModel):
-        head: GaussianHead = eqx.field(default_factory=GaussianHead)
+        head: AbstractHead = eqx.field(default_factory=GaussianHead)
 
         @property
         def embedded(self):
@@ -145,4 +145,4 @@ def test_a_model_of_ones_own_needs_three_members():
     likelihood = Prior()(*task())
     assert likelihood.mean.shape == (3, 1)
     with pytest.raises(TypeError, match="abstract"):
-        AbstractModel()
+        AbstractModel()  # pyright: ignore

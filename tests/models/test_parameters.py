@@ -38,6 +38,7 @@ def test_blocks_start_different_and_biases_equal():
     model = bsatnp(bias.RBFNetwork(On("s", Translation(2)), heads=2))
     query = np.asarray(model.blocks.attention.query.weight)
     assert query.shape[0] == 2 and np.abs(query[0] - query[1]).max() > 0.1
+    assert isinstance(model.bias, bias.RBFNetwork)
     np.testing.assert_array_equal(model.bias.weight[0], model.bias.weight[1])
 
 

@@ -6,6 +6,7 @@ import pkgutil
 import pytest
 
 import bsatnp
+from bsatnp.groups import Translation
 from tests import registry
 
 
@@ -49,7 +50,7 @@ def test_no_class_inherits_from_a_concrete_one():
 
 
 def test_a_subclass_of_a_concrete_class_is_found():
-    class Child(bsatnp.groups.Translation):
+    class Child(Translation):
         pass
 
     assert subclassed([Child]) == [("Child", "Translation")]

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from bsatnp.groups import On, Translation
 from bsatnp.likelihoods import AbstractHead, CategoricalHead, GaussianHead, PoissonHead
 from bsatnp.models import AbstractModel
+from bsatnp.tasks import Points
 from bsatnp.testing import LawError, check_model, keys, perturbed
 
 
@@ -34,7 +35,7 @@ class Nearby(AbstractModel):
 
 class Smoother(eqx.Module):
     model: Nearby
-    ctx: object
+    ctx: Points
 
     def __call__(self, tgt):
         ctx, fault = self.ctx, self.model.fault
@@ -59,7 +60,7 @@ GROUP = On("s", Translation(2))
 
 @pytest.mark.parametrize("head", [GaussianHead(), CategoricalHead(3), PoissonHead()])
 def test_a_right_model_passes(head):
-    check_model(Nearby(jnp.zeros(()), head=head), GROUP)
+    check_model(Nearby(weight=jnp.zeros(()), head=head), GROUP)
 
 
 @pytest.mark.parametrize(
@@ -75,13 +76,13 @@ def test_a_right_model_passes(head):
 )
 def test_every_law_has_a_model_that_breaks_it(fault, law):
     with pytest.raises(LawError, match=law) as found:
-        check_model(Nearby(jnp.zeros(()), fault), GROUP if fault == "place" else None)
+        check_model(Nearby(weight=jnp.zeros(()), fault=fault), GROUP if fault == "place" else None)
     assert {"seed", "ctx", "f", "tgt"} <= set(found.value.case)
 
 
 def test_the_case_is_simple_and_the_fault_clear():
     with pytest.raises(LawError) as found:
-        check_model(Nearby(jnp.zeros(()), "place"), GROUP, sets=False)
+        check_model(Nearby(weight=jnp.zeros(()), fault="place"), GROUP, sets=False)
     case = found.value.case
     assert found.value.deviation > 100 * found.value.allowed
     numbers = np.concatenate(
@@ -95,7 +96,7 @@ def test_parameters_that_start_at_zero_hide_nothing():
         inner: Nearby
         weight: jax.Array
 
-    hidden = Hidden(Nearby(jnp.zeros(())), jnp.zeros(3))
+    hidden = Hidden(Nearby(weight=jnp.zeros(())), jnp.zeros(3))
     moved = perturbed(hidden, key=jax.random.key(0))
     assert float(jnp.abs(moved.weight).min()) > 0
     assert moved.inner.head == hidden.inner.head
@@ -115,4 +116,4 @@ def test_perturbed_moves_every_number_once(key):
 
 def test_groups_on_bare_points_are_refused():
     with pytest.raises(ValueError, match=r'`group` must act on components of an index set, as `On\("s", group\)` does'):
-        check_model(Nearby(jnp.zeros(())), Translation(2))
+        check_model(Nearby(weight=jnp.zeros(())), Translation(2))
