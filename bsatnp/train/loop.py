@@ -28,8 +28,8 @@ class Fit(Generic[_Model]):
     """What a run gave: the last model, the one with the lowest validation NLL, and what happened on the way.
 
     `best` is `model` where nothing was validated. A row of `history` has `step` (updates made), `loss` (mean since the
-    row before), `gradient_norm` (likewise), `learning_rate` where the optimiser tells it, `seconds` (of training, over
-    all sessions of the run), and `validation_…` for every metric where the model was validated.
+    row before), `gradient_norm` (likewise), `learning_rate` where the optimiser tells it, `seconds` (of training,
+    before and after a restart), and `validation_…` for every metric where the model was validated.
     """
 
     model: _Model
