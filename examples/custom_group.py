@@ -164,11 +164,12 @@ ctx, tgt = (jax.tree.map(lambda leaf: np.asarray(leaf[0]), part) for part in (ta
 ctx = Points({"s": fold(ctx.index["s"])}, ctx.f)
 panels = {"truth": tgt.f} | {f"bias of {name}": predict(one, ctx, tgt).mean for name, one in trained.items()}
 
+pictures = []
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.9), sharex=True, sharey=True, layout="constrained")
 limit = float(np.abs(tgt.f).max())
 for axis, (title, values) in zip(axes, panels.items(), strict=True):
     values = np.asarray(values).reshape(side, side).T
-    picture = axis.imshow(values, origin="lower", extent=(-1, 1, -1, 1), cmap="RdBu_r", vmin=-limit, vmax=limit)
+    pictures.append(axis.imshow(values, origin="lower", extent=(-1, 1, -1, 1), cmap="RdBu_r", vmin=-limit, vmax=limit))
     for x, y in ((1, 0), (0, 1), (1, 1), (1, -1)):
         axis.plot([-x, x], [-y, y], ":", color="0.3", lw=0.8, label="mirrors" if y == 0 else None)
     seen = ctx.index["s"]
@@ -176,7 +177,7 @@ for axis, (title, values) in zip(axes, panels.items(), strict=True):
     name = title.removeprefix("bias of ")
     axis.set(title=title + (f", test NLL {nll[name]:.2f}" if name in nll else ""), xlabel="x (half sides)")
 axes[0].set_ylabel("y (half sides)")
-figure.colorbar(picture, ax=axes, label="field, prior standard deviations", shrink=0.9)
+figure.colorbar(pictures[-1], ax=axes, label="field, prior standard deviations", shrink=0.9)
 figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
 figure.savefig("custom_group.png", dpi=150)
 print("wrote custom_group.png")

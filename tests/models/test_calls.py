@@ -50,7 +50,6 @@ def test_keys_and_values_of_the_context_are_all_that_is_kept(model):
     assert extra == 8 * (2 * 2 * 16 + 2 + 1)  # keys and values of two blocks, two coordinates, one mask
 
 
-@pytest.mark.slow
 def test_a_batch_is_a_loop(model):
     tasks = [task(seed) for seed in range(8)]
     ctx, tgt = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *points) for points in zip(*tasks, strict=True))

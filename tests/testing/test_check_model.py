@@ -43,6 +43,7 @@ class Smoother(eqx.Module):
         keep = keep[:, None]
         s, f = (jnp.where(keep, x, jnp.zeros_like(x)) for x in (ctx.index["s"], self.model.head.encode(ctx.f)))
         square = ((tgt.index["s"][:, None] - s[None]) ** 2).sum(-1)
+        f = f.astype(s.dtype)
         weight = jnp.exp(-(jnp.sqrt(square) if fault == "gradient" else square)) * keep.T.astype(f.dtype)
         if fault == "order":
             weight = weight * jnp.arange(1.0, 1 + len(s))[None]
