@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from bsatnp.bias import RBFNetwork, Sum
+from bsatnp.bias import AbstractBias, RBFNetwork, Sum
 from bsatnp.groups import On
 from bsatnp.likelihoods import AbstractHead, GaussianHead
 from bsatnp.models import BSATNP
@@ -48,16 +48,13 @@ def from_dl4bi(
     for name, rate in rates.items():
         if bool(jnp.any(rate <= 0)):
             raise ValueError(f"The bias of '{name}' has a rate below zero and grows without bound with distance.")
-    terms = [
-        RBFNetwork(On(name, group), heads=weights[name].shape[1], basis=weights[name].shape[2])
-        for name, group in groups.items()
-    ]
+    terms = [RBFNetwork(On(name, groups[name]), heads=a.shape[1], basis=a.shape[2]) for name, a in weights.items()]
     width = source.stack(depth, "attn/proj_qs/Dense_0/kernel").shape[-1]
     joint = [source.get(f"embed_all/Dense_{i}/bias").shape[0] for i in range(source.count("embed_all"))]
     predict = [source.get(f"head/Dense_{i}/bias").shape[0] for i in range(source.count("head"))]
     model = BSATNP(
         embed=embed,
-        bias=Sum(*terms) if len(terms) > 1 else (terms[0] if terms else None),
+        bias=_sum(terms),
         head=GaussianHead(out=predict[-1] // 2) if head is None else head,
         depth=depth,
         dim=joint[-1],
@@ -68,16 +65,20 @@ def from_dl4bi(
         key=jax.random.key(0),
     )
     model = source.fill(model, depth)
-    if terms:
-        scores = model.bias.terms if isinstance(model.bias, Sum) else (model.bias,)
-        for i, name in enumerate(groups):
-            where = lambda m, i=i: (  # noqa: E731
-                m.bias.terms[i] if isinstance(m.bias, Sum) else m.bias
-            )
-            new = eqx.tree_at(lambda b: (b.weight, b.log_rate), scores[i], (weights[name], jnp.log(rates[name])))
-            model = eqx.tree_at(where, model, new)
+    learned = [
+        eqx.tree_at(lambda b: (b.weight, b.log_rate), term, (weights[name], jnp.log(rates[name])))
+        for name, term in zip(groups, terms, strict=True)
+    ]
+    if learned:
+        model = eqx.tree_at(lambda m: m.bias, model, _sum(learned))
     source.finish()
     return model
+
+
+def _sum(terms: list[RBFNetwork]) -> AbstractBias | None:
+    if len(terms) > 1:
+        return Sum(*terms)
+    return terms[0] if terms else None
 
 
 class _Source:

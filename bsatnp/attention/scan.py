@@ -247,8 +247,8 @@ def _tile_gradient(operands: Operands, mask, fresh, slope, delta, lse, wanted: O
     wide = slope.dtype
     arrays, rest = eqx.partition(operands, wanted)
     scores, pull = jax.vjp(lambda arrays: _masked(eqx.combine(arrays, rest).scores(), mask, fresh), arrays)
-    top, rest = lse[..., :1], lse[..., 1:]
-    weights = jnp.exp(scores - jnp.where(jnp.isneginf(top), 0, top) - rest)
+    top, log_total = lse[..., :1], lse[..., 1:]
+    weights = jnp.exp(scores - jnp.where(jnp.isneginf(top), 0, top) - log_total)
     gains = product("hqd,hkd->hqk", slope, operands.v.astype(wide))
     (grads,) = pull(weights * (gains - delta[..., None]))
     grad_v = product("hqk,hqd->hkd", weights, slope)

@@ -34,14 +34,21 @@ def positive(name: str, value: int) -> int:
     return value
 
 
-def log_spaced(lengths: tuple[float, float], basis: int) -> Float[Array, " basis"]:
-    """Length scales from the shortest to the longest; their geometric mean where there is only one."""
+def basis_start(
+    heads: int, basis: int, lengths: tuple[float, float]
+) -> tuple[Float[Array, "head basis"], Float[Array, "head basis"]]:
+    """Weights of one, and length scales log-spaced from the shortest to the longest (geometric mean of one basis).
+
+    Raises:
+        ValueError: no heads, no bases, or lengths that are not positive and ordered.
+    """
+    shape = positive("heads", heads), positive("basis", basis)
     shortest, longest = lengths
     if not 0 < shortest <= longest:
         raise ValueError(f"`lengths` must be positive and ordered (shortest, longest), got {lengths}.")
     if basis == 1:
-        return jnp.asarray([(shortest * longest) ** 0.5])
-    return jnp.geomspace(shortest, longest, basis)
+        shortest = (shortest * longest) ** 0.5
+    return jnp.ones(shape), jnp.broadcast_to(jnp.geomspace(shortest, longest, basis)[None], shape)
 
 
 def wide(invariants: Float[Array, "*shape"] | Int[Array, "*shape"]) -> Float[Array, "*shape"]:

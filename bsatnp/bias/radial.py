@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp.bias.interface import AbstractBias, log_spaced, positive, wide
+from bsatnp.bias.interface import AbstractBias, basis_start, positive, wide
+from bsatnp.groups.protocol import safe_sqrt
 
 
 class AbstractRadialBias(AbstractBias):
@@ -66,8 +67,8 @@ class RBFNetwork(AbstractRadialBias):
 
     def __init__(self, group: Any, *, heads: int = 4, basis: int = 5, lengths: tuple[float, float] = (0.1, 2.0)):
         self.group = group
-        self.weight = jnp.ones((positive("heads", heads), positive("basis", basis)))
-        self.log_rate = jnp.tile(-jnp.log(2 * log_spaced(lengths, basis) ** 2)[None], (heads, 1))
+        self.weight, length = basis_start(heads, basis, lengths)
+        self.log_rate = -jnp.log(2 * length**2)
 
     def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
         """Scores from squared lengths, one or many."""
@@ -97,25 +98,25 @@ class ExponentialNetwork(AbstractRadialBias):
 
     def __init__(self, group: Any, *, heads: int = 4, basis: int = 5, lengths: tuple[float, float] = (0.1, 2.0)):
         self.group = group
-        self.weight = jnp.ones((positive("heads", heads), positive("basis", basis)))
-        self.log_rate = jnp.tile(-jnp.log(log_spaced(lengths, basis))[None], (heads, 1))
+        self.weight, length = basis_start(heads, basis, lengths)
+        self.log_rate = -jnp.log(length)
 
     def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
         """Scores from squared lengths, one or many."""
-        return radial_sum(self.weight, jnp.exp(self.log_rate), _safe_sqrt(square.astype(self.weight.dtype)))
+        return radial_sum(self.weight, jnp.exp(self.log_rate), safe_sqrt(square.astype(self.weight.dtype)))
 
 
 class Linear(AbstractRadialBias):
     """−m ‖invariants‖ with a positive slope m for each head.
 
-    **Units.** `length` is the distance, in the units of the invariants, that costs the steepest head one half.
+    **Units.** `length` is in the units of the invariants.
 
     **Invariant under.** The group.
 
     Args:
         group: brings the invariants.
         heads: number of heads; their slopes start as 2^(−8 h / heads) over `length`, h = 1 … heads.
-        length: one unit of distance.
+        length: the distance over which head h loses 2^(−8 h / heads).
 
     Raises:
         ValueError: no heads or a length that is not positive.
@@ -135,7 +136,7 @@ class Linear(AbstractRadialBias):
 
     def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
         """Scores from squared lengths, one or many."""
-        distance = _safe_sqrt(square.astype(self.log_slope.dtype))
+        distance = safe_sqrt(square.astype(self.log_slope.dtype))
         return -_like_head(jnp.exp(self.log_slope), distance) * distance[None]
 
 
@@ -151,8 +152,3 @@ def radial_sum(
 
 def _like_head(per_head: Array, pairs: Array) -> Array:
     return per_head.reshape(-1, *(1,) * pairs.ndim)
-
-
-def _safe_sqrt(square: Array) -> Array:
-    inside = square > 0
-    return jnp.where(inside, jnp.sqrt(jnp.where(inside, square, 1)), 0)

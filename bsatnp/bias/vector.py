@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bsatnp._types import Key
-from bsatnp.bias.interface import AbstractBias, log_spaced, positive
+from bsatnp.bias.interface import AbstractBias, basis_start, positive
 
 
 class TISA(AbstractBias):
@@ -51,10 +51,9 @@ class TISA(AbstractBias):
         key: Key,
     ):
         self.group = group
-        shape = positive("heads", heads), positive("basis", basis)
-        self.weight = jnp.ones(shape)
-        self.log_rate = jnp.tile(-jnp.log(2 * log_spaced(lengths, basis) ** 2)[None], (heads, 1))
-        self.centre = reach * jax.random.normal(key, (*shape, positive("dim", dim)))
+        self.weight, length = basis_start(heads, basis, lengths)
+        self.log_rate = -jnp.log(2 * length**2)
+        self.centre = reach * jax.random.normal(key, (heads, basis, positive("dim", dim)))
 
     @property
     def groups(self) -> tuple[Any, ...]:

@@ -14,8 +14,8 @@ from bsatnp.groups.components import components as components
 from bsatnp.groups.components import factors as factors
 from bsatnp.groups.motions import SO3 as SO3
 from bsatnp.groups.motions import Euclidean as Euclidean
-from bsatnp.groups.motions import safe_norm as safe_norm
 from bsatnp.groups.protocol import Group as Group
+from bsatnp.groups.protocol import safe_norm as safe_norm
 from bsatnp.groups.scaling import Scaling as Scaling
 from bsatnp.groups.shifts import Cyclic as Cyclic
 from bsatnp.groups.shifts import TimeShift as TimeShift

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one, difference, matmul
+from bsatnp.groups.protocol import at_least_one, difference, matmul, safe_norm
 
 
 class Euclidean(eqx.Module):
@@ -130,13 +130,6 @@ class SO3(eqx.Module):
             off = float(jnp.max(jnp.abs(jnp.sum(jnp.asarray(points) ** 2, -1) - 1), initial=0))
             if off > 1e-3:
                 raise ValueError(f"Points of `SO3(dim=3)` must be unit vectors, got squared lengths off by {off:.3g}.")
-
-
-def safe_norm(x: Float[Array, " dim"]) -> Float[Array, ""]:
-    """Euclidean length with a zero gradient at zero."""
-    square = jnp.sum(x**2)
-    inside = square > 0
-    return jnp.where(inside, jnp.sqrt(jnp.where(inside, square, 1)), 0)
 
 
 def _unit_vectors(points: Float[Array, "point 2"]) -> Float[Array, "point 3"]:

@@ -51,6 +51,17 @@ def difference(p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " d
     return delta.astype(float) if jnp.issubdtype(delta.dtype, jnp.integer) else delta
 
 
+def safe_sqrt(square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Square root with a zero gradient at zero."""
+    inside = square > 0
+    return jnp.where(inside, jnp.sqrt(jnp.where(inside, square, 1)), 0)
+
+
+def safe_norm(x: Float[Array, " dim"]) -> Float[Array, ""]:
+    """Euclidean length with a zero gradient at zero."""
+    return safe_sqrt(jnp.sum(x**2))
+
+
 def matmul(a: Array, b: Array) -> Array:
     """Product of matrices in full precision on every backend."""
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
