@@ -1,0 +1,96 @@
+"""Multi-head attention whose keys and values are made once, and its additive score."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from bsatnp._types import Index, Key
+from bsatnp.attention import scan_attention
+from bsatnp.bias import AbstractBias
+from bsatnp.groups import components
+from bsatnp.layers.basic import linears
+
+
+class AdditiveScore(eqx.Module):
+    """Scores of attention with a bias: dot products plus the bias of the pair."""
+
+    bias: AbstractBias
+
+    def __call__(self, dots: Float[Array, "head q k"], q_index: Index, k_index: Index) -> Float[Array, "head q k"]:
+        """Scores of a tile."""
+        scores = self.bias.tile(q_index, k_index)
+        if scores.shape[0] not in (1, dots.shape[0]):
+            raise ValueError(
+                f"`bias` must give {dots.shape[0]} heads, or one score for all of them, got {scores.shape[0]}."
+            )
+        return dots + scores.astype(dots.dtype)
+
+    def needs(self, index: Index) -> Index:
+        """The components that the bias looks at; all of them for groups that do not say."""
+        named = [components(group) for group in self.bias.groups]
+        wanted = {name for names in named for name in names} if all(named) else set(index)
+        return {name: index[name] for name in index if name in wanted}
+
+
+class MultiHeadAttention(eqx.Module):
+    """Multi-head attention whose keys and values can be made once and used for many queries.
+
+    **Shapes.** Tokens are `(point, dim)`; `width` is that of all heads together.
+
+    Args:
+        dim: width of the tokens.
+        heads: number of heads.
+        width: of queries, keys and values, divided among the heads.
+        score: see `scan_attention`; None for plain dot products.
+        key: draws the weights.
+
+    Raises:
+        ValueError: heads that do not divide the width.
+    """
+
+    query: eqx.nn.Linear
+    key: eqx.nn.Linear
+    value: eqx.nn.Linear
+    out: eqx.nn.Linear
+    score: Any
+    heads: int = eqx.field(static=True)
+
+    def __init__(self, dim: int, *, heads: int, width: int, score: Any = None, key: Key):
+        if heads < 1 or width % heads:
+            raise ValueError(f"`heads` must divide the width of attention {width}, got {heads}.")
+        self.query, self.key, self.value, self.out = linears([(dim, width)] * 3 + [(width, dim)], key=key)
+        self.score = score
+        self.heads = heads
+
+    def keys_values(self, tokens: Float[Array, "k dim"]) -> tuple[Array, Array]:
+        """Keys and values `(head, k, width / head)` of context tokens."""
+        return self._split(self.key, tokens), self._split(self.value, tokens)
+
+    def __call__(
+        self,
+        tokens: Float[Array, "q dim"],
+        keys_values: tuple[Array, Array],
+        *,
+        q_index: Index | None = None,
+        k_index: Index | None = None,
+        mask: Bool[Array, " k"] | None = None,
+    ) -> Float[Array, "q dim"]:
+        """Let every token attend to keys and values made before."""
+        keys, values = keys_values
+        mixed = scan_attention(
+            self._split(self.query, tokens),
+            keys,
+            values,
+            score=self.score,
+            q_index=q_index,
+            k_index=k_index,
+            mask=mask,
+        )
+        return jax.vmap(self.out)(jnp.moveaxis(mixed, 0, 1).reshape(len(tokens), mixed.shape[0] * mixed.shape[2]))
+
+    def _split(self, layer: eqx.nn.Linear, tokens: Array) -> Array:
+        wide = jax.vmap(layer)(tokens)
+        return jnp.moveaxis(wide.reshape(len(tokens), self.heads, wide.shape[1] // self.heads), 1, 0)

@@ -1,0 +1,148 @@
+"""Networks applied point by point, and the tokens of a task."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from bsatnp._types import Index, Key
+
+
+def linears(shapes: Sequence[tuple[int, int]], *, key: Key) -> tuple[eqx.nn.Linear, ...]:
+    """Linear layers (n_in, n_out) with normal weights of variance 1 / n_in and zero biases.
+
+    All weights come from one draw: each shape that is drawn costs a compilation.
+    """
+    sizes = [n_in * n_out for n_in, n_out in shapes]
+    numbers = jnp.split(jax.random.normal(key, (sum(sizes),)), list(accumulate(sizes))[:-1])
+    layers = []
+    for (n_in, n_out), draw in zip(shapes, numbers, strict=True):
+        layer = eqx.nn.Linear(n_in, n_out, key=key)
+        weight = draw.reshape(n_out, n_in) / math.sqrt(n_in)
+        layers.append(eqx.tree_at(lambda x: (x.weight, x.bias), layer, (weight, jnp.zeros(n_out, weight.dtype))))
+    return tuple(layers)
+
+
+class MLP(eqx.Module):
+    """Linear layers with an activation between them, none after the last.
+
+    **Shapes.** `(point, n_in)` to `(point, sizes[-1])`.
+
+    Args:
+        n_in: width of the input.
+        sizes: widths of the layers.
+        activation: between the layers.
+        key: draws the weights.
+    """
+
+    layers: tuple[eqx.nn.Linear, ...]
+    activation: Callable = eqx.field(static=True)
+
+    def __init__(self, n_in: int, sizes: Sequence[int], *, activation: Callable = jax.nn.gelu, key: Key):
+        if not sizes or min(n_in, *sizes) < 1:
+            raise ValueError(f"`sizes` must be widths of at least 1 after an input of at least 1, got {n_in}, {sizes}.")
+        widths = (n_in, *sizes)
+        self.layers = linears(list(pairwise(widths)), key=key)
+        self.activation = activation
+
+    @property
+    def n_in(self) -> int:
+        """Width of the input."""
+        return int(self.layers[0].in_features)
+
+    @property
+    def n_out(self) -> int:
+        """Width of the output."""
+        return int(self.layers[-1].out_features)
+
+    def __call__(self, x: Float[Array, "point n_in"]) -> Float[Array, "point n_out"]:
+        """Apply to every point."""
+        for layer in self.layers[:-1]:
+            x = self.activation(jax.vmap(layer)(x))
+        return jax.vmap(self.layers[-1])(x)
+
+
+class Identity(eqx.Module):
+    """An embedding that passes a component on as it is.
+
+    Args:
+        dim: width of the component.
+    """
+
+    n_in: int = eqx.field(static=True)
+
+    @property
+    def n_out(self) -> int:
+        """Width of the output."""
+        return self.n_in
+
+    def __call__(self, x: Float[Array, "point dim"]) -> Float[Array, "point dim"]:
+        """Return `x`."""
+        return x
+
+
+class LayerNorm(eqx.Module):
+    """Layer normalisation of every point, with the epsilon of the reference models."""
+
+    norm: eqx.nn.LayerNorm
+
+    def __init__(self, dim: int):
+        self.norm = eqx.nn.LayerNorm(dim, eps=1e-6)
+
+    def __call__(self, x: Float[Array, "point dim"]) -> Float[Array, "point dim"]:
+        """Normalise every point."""
+        return jax.vmap(self.norm)(x)
+
+
+class TokenEmbedding(eqx.Module):
+    """Tokens from an observed flag, embedded components of the index set, and values.
+
+    A component without an embedding does not reach the tokens at all: that is how a model stays invariant.
+
+    **Shapes.** Tokens are `(point, dim)`.
+
+    Args:
+        embed: for each component to embed, a module `(point, dim)` → `(point, n_out)` with `n_in` and `n_out`; their
+            order is the order of the joint input.
+        features: numbers per point that the likelihood makes of its values.
+        flag: width of the embedding of the observed flag.
+        sizes: widths of the joint network.
+        activation: of the joint network.
+        key: draws the weights.
+
+    **Reference.** Section 4.1 of the paper.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    parts: tuple[Any, ...]
+    flag: Float[Array, "2 flag"]
+    joint: MLP
+
+    def __init__(
+        self,
+        embed: Mapping[str, Any],
+        features: int,
+        *,
+        flag: int = 4,
+        sizes: Sequence[int] = (256, 128, 64),
+        activation: Callable = jax.nn.gelu,
+        key: Key,
+    ):
+        flag_key, joint_key = jax.random.split(key)
+        self.names = tuple(embed)
+        self.parts = tuple(embed.values())
+        self.flag = jax.random.normal(flag_key, (2, flag)) / jnp.sqrt(float(flag))
+        width = flag + sum(part.n_out for part in self.parts) + features
+        self.joint = MLP(width, sizes, activation=activation, key=joint_key)
+
+    def __call__(self, index: Index, f: Float[Array, "point features"], *, observed: bool) -> Float[Array, "point dim"]:
+        """Tokens of points that are all observed, or all not."""
+        kind = self.flag.dtype
+        flags = jnp.tile(self.flag[int(observed)][None], (f.shape[0], 1))
+        parts = [part(index[name].astype(kind)) for name, part in zip(self.names, self.parts, strict=True)]
+        return self.joint(jnp.concatenate([flags, *parts, f.astype(kind)], -1))
