@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from bsatnp._types import Array
 from bsatnp.likelihoods import AbstractLikelihood, Categorical
+from bsatnp.likelihoods.base import on_device
 
 
 def nll(
@@ -197,7 +198,7 @@ _SCORES: dict[str, _Score] = {
 
 def _safe(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractLikelihood, jax.Array, jax.Array]:
     """Replace values and parameters that do not count before anything is computed from them."""
-    f, observed = jnp.asarray(f), jnp.asarray(observed)
+    f, observed = on_device(f), jnp.asarray(observed)
     if observed.shape != f.shape or observed.dtype != bool:
         raise ValueError(
             f"`observed` must be boolean with the axes of `f` {f.shape}, got {observed.dtype} {observed.shape}."

@@ -73,14 +73,18 @@ def predict(
     Raises:
         ValueError: points that the model does not take or that do not fit; an `out` of a wrong name or shape.
     """
+    if not isinstance(ctx, Points):
+        raise ValueError(f"`ctx` must be Points, got {type(ctx).__name__}.")
     if ctx.mask.ndim != 1:
         raise ValueError(f"`ctx` must be one task with axes (point,), got a mask of shape {ctx.mask.shape}.")
     if chunk is not None and chunk < 1:
         raise ValueError(f"`chunk` must be at least 1, got {chunk}.")
+    if chunk is not None and chunk != int(chunk):
+        raise ValueError(f"`chunk` must be a whole number, got {chunk}.")
     if isinstance(tgt, Points) and tgt.mask.ndim != 1:
         raise ValueError(f"`tgt` must be one task with axes (point,), got a mask of shape {tgt.mask.shape}.")
     n = _length(tgt)
-    size = min(_CHUNK if chunk is None else chunk, _round_up(n))
+    size = min(_CHUNK if chunk is None else int(chunk), _round_up(n))
     values = [*ctx.index.values(), *_index(tgt).values()]
     movable = tuple(model.shift_invariant)
     precise = not all(isinstance(value, jax.Array) for value in values)  # device arrays are taken as they are
@@ -132,14 +136,24 @@ class _Results:
             for whole, leaf in zip(jax.tree.leaves(self.whole), jax.tree.leaves(part), strict=True):
                 whole[where] = leaf
             return
+        values = {name: _checked(part, name, array, self._n) for name, array in self._out.items()}
         for name, array in self._out.items():
-            value: Any = getattr(part, name, None)
-            if not hasattr(value, "shape"):
-                raise ValueError(f"`out` must name arrays of {type(part).__name__}, got {name!r}.")
-            expected = (self._n, *np.shape(value)[1:])
-            if tuple(array.shape) != expected:
-                raise ValueError(f"`out['{name}']` must have shape {expected}, got {tuple(array.shape)}.")
-            array[where] = np.asarray(value)
+            array[where] = values[name]
+
+
+def _checked(part: AbstractLikelihood, name: str, array: Any, n: int) -> np.ndarray:
+    """What goes into `out[name]`, once that is known to take it."""
+    value: Any = getattr(part, name, None)
+    if not hasattr(value, "shape"):
+        raise ValueError(f"`out` must name arrays of {type(part).__name__}, got {name!r}.")
+    expected = (n, *np.shape(value)[1:])
+    if (shape := getattr(array, "shape", None)) is None or tuple(shape) != expected:
+        got = type(array).__name__ if shape is None else tuple(shape)
+        raise ValueError(f"`out['{name}']` must have shape {expected}, got {got}.")
+    value, into = np.asarray(value), getattr(array, "dtype", None)
+    if into is not None and value.dtype.kind == "f" and np.dtype(into).kind in "biu":
+        raise ValueError(f"`out['{name}']` must have a floating type, got {into}, which would round.")
+    return value
 
 
 def _round_up(n: int) -> int:
@@ -155,8 +169,12 @@ def _index(points: Points | Index) -> Mapping[str, Any]:
 def _length(tgt: Points | Index) -> int:
     if isinstance(tgt, Points):
         return len(tgt)
-    lengths = {name: len(value) for name, value in tgt.items()}
-    if len(set(lengths.values())) != 1:
+    if not isinstance(tgt, Mapping):
+        raise ValueError(f"`tgt` must be Points or a mapping of component names to arrays, got {type(tgt).__name__}.")
+    lengths: dict[str, Any] = {
+        name: len(value) if getattr(value, "shape", hasattr(value, "__len__")) else None for name, value in tgt.items()
+    }
+    if len(set(lengths.values())) != 1 or None in lengths.values():
         raise ValueError(f"The components of `tgt` must have one number of points, got {lengths}.")
     return next(iter(lengths.values()))
 
@@ -167,5 +185,5 @@ def _chunks(tgt: Points | Index, n: int, size: int) -> Iterator[Points]:
     mask = np.asarray(tgt.mask) if isinstance(tgt, Points) else None
     for start in range(0, max(n, 1), size):
         rows = slice(start, start + size)
-        index = {name: np.asarray(value[rows]) for name, value in components.items()}
+        index = {name: value[rows] for name, value in components.items()}
         yield Points(index, mask=None if mask is None else mask[rows])

@@ -16,7 +16,7 @@ import numpy as np
 
 from bsatnp import bias, groups, models
 from bsatnp.groups import SO3, Cyclic, Euclidean, On, Permutation, Product, Scaling, TimeShift, Translation
-from bsatnp.layers import Identity
+from bsatnp.layers import Grid, Identity
 from bsatnp.tasks import Points, Task, centre
 
 #: Cases of a law whose functions compile in a moment, and of one that runs a model.
@@ -113,18 +113,108 @@ def every_group() -> models.BSATNP:
     return bsatnp(bias.Sum(*terms, lags), embed={"x": Identity(2)})
 
 
-@functools.cache
-def space_and_time() -> models.BSATNP:
+#: The group of space and time, as shifts.
+SHIFTS = Product(On("s", Translation(2)), On("t", TimeShift()))
+PLACE_AND_TIME = {"s": Identity(2), "t": Identity(1)}
+
+
+def biased(**options: Any) -> models.BSATNP:
+    """A small BSA-TNP with a bias of shifts of space and one of shifts of time."""
+    space = bias.RBFNetwork(On("s", Translation(2)), heads=2, basis=3)
+    return bsatnp(bias.Sum(space, bias.RBFNetwork(On("t", TimeShift()), heads=2, basis=2)), **options)
+
+
+def geodesic(**options: Any) -> models.BSATNP:
     """A small BSA-TNP on the sphere and in time, with one bias of each."""
     space = bias.RBFNetwork(On("s", SO3()), heads=2, basis=3, lengths=(5.0, 60.0))
     time = bias.RBFNetwork(On("t", TimeShift()), heads=2, basis=2, lengths=(0.5, 5.0))
-    return bsatnp(bias.Sum(bias.Weighted(space, heads=2), time))
+    return bsatnp(bias.Sum(bias.Weighted(space, heads=2), time), **options)
+
+
+def sa_tnp(**options: Any) -> models.BSATNP:
+    """A small BSA-TNP that sees places and times as they are and has no bias."""
+    return bsatnp(embed=PLACE_AND_TIME, **options)
+
+
+def tnpd(**options: Any) -> models.TNPD:
+    """A small TNP-D."""
+    return models.TNPD(**{"embed": PLACE_AND_TIME, **SMALL, "key": jax.random.key(0), **options})
+
+
+def tetnp(**options: Any) -> models.TETNP:
+    """A small TE-TNP."""
+    small = {"group": SHIFTS, **SMALL, "score_sizes": (8, 8), "key": jax.random.key(0)}
+    return models.TETNP(**{**small, **options})
+
+
+def pttetnp(**options: Any) -> models.PTTETNP:
+    """A small PT-TE-TNP with three pseudo-tokens."""
+    small = {"group": SHIFTS, "pseudo": 3, **SMALL, "score_sizes": (8, 8), "key": jax.random.key(0)}
+    return models.PTTETNP(**{**small, **options})
+
+
+def convcnp(**options: Any) -> models.ConvCNP:
+    """A small ConvCNP whose grid follows the context in space, wide enough for the laws; times are covariates."""
+    sizes = {"depth": 2, "dim": 4, "kernel": 3, "hidden": (8,), "length": 5.0, "embed": {"t": Identity(1)}}
+    following = {"grid": Grid((0.0, 0.0), (2.0, 2.0), (13, 13), follows=True), "key": jax.random.key(0)}
+    return models.ConvCNP(**{**sizes, **following, **options})
+
+
+def fixed_convcnp(**options: Any) -> models.ConvCNP:
+    """The same on a grid that stays where it is."""
+    return convcnp(grid=Grid((-6.0, -6.0), (1.0, 1.0), (13, 13)), **options)
+
+
+#: Columns of the table of invariances: what is moved.
+MOVES = {
+    "space shifted": On("s", Translation(2)),
+    "time shifted": On("t", TimeShift()),
+    "sphere turned": On("s", SO3()),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A model on "s" (two coordinates) and "t", and which of `MOVES` leave its predictions unchanged.
+
+    `make` takes the options of the model, such as `head`.
+    """
+
+    make: Callable[..., models.AbstractModel]
+    unchanged: tuple[str, ...]
+
+    @functools.cached_property
+    def model(self) -> models.AbstractModel:
+        """The model without options, made once."""
+        return self.make()
+
+
+#: The table of models and their invariances; every entry of it is a test, and the README's table has to agree.
+TABLE = {
+    "BSA-TNP": Row(biased, ("space shifted", "time shifted")),
+    "BSA-TNP, geodesic": Row(geodesic, ("time shifted", "sphere turned")),
+    "SA-TNP": Row(sa_tnp, ()),
+    "TNP-D": Row(tnpd, ()),
+    "TE-TNP": Row(tetnp, ("space shifted", "time shifted")),
+    "PT-TE-TNP": Row(pttetnp, ("space shifted", "time shifted")),
+    "ConvCNP, grid that follows": Row(convcnp, ("space shifted",)),
+    "ConvCNP, fixed grid": Row(fixed_convcnp, ()),
+}
+
+
+def space_and_time() -> models.BSATNP:
+    """The BSA-TNP of the sphere and of time."""
+    return TABLE["BSA-TNP, geodesic"].model  # pyright: ignore[reportReturnType]
 
 
 #: Models, and the group on index sets that leaves their predictions unchanged; None where there is none.
 MODELS = {
     "BSATNP": (space_and_time, COMBINED["Product"]),
-    "SA-TNP": (lambda: bsatnp(embed={"s": Identity(2)}), lambda: None),
+    "SA-TNP": (lambda: TABLE["SA-TNP"].model, lambda: None),
+    "TNPD": (lambda: TABLE["TNP-D"].model, lambda: None),
+    "TETNP": (lambda: TABLE["TE-TNP"].model, lambda: SHIFTS),
+    "PTTETNP": (lambda: TABLE["PT-TE-TNP"].model, lambda: SHIFTS),
+    "ConvCNP": (lambda: TABLE["ConvCNP, grid that follows"].model, lambda: On("s", Translation(2))),
 }
 
 _run = eqx.filter_jit(lambda model, ctx, tgt: model(ctx, tgt))

@@ -20,10 +20,14 @@ class Operands(eqx.Module):
     k_index: Any
     scale: float = eqx.field(static=True)
 
-    def scores(self) -> Array:
-        """Scores of all pairs `(head, q, k)`, in float32 or wider."""
+    def dots(self) -> Array:
+        """Scaled dot products of all pairs `(head, q, k)`, in float32 or wider."""
+        return product("hqd,hkd->hqk", self.q, self.k) * self.scale
+
+    def scores(self, dots: Array | None = None) -> Array:
+        """Scores of all pairs `(head, q, k)`, in float32 or wider, from their dot products where they are known."""
         wide = widened(self.q.dtype)
-        dots = product("hqd,hkd->hqk", self.q, self.k) * self.scale
+        dots = self.dots() if dots is None else dots
         if self.score is None:
             return dots
         scores = self.score(dots, self.q_index, self.k_index)

@@ -144,6 +144,7 @@ def _forward(operands: Operands, mask, tile):
     def algorithm(levels, leaves):
         operands, mask = jax.tree.unflatten(structure, leaves)
         sizes = tuple(level.size for level in levels)
+        operands = _by_column(operands)
         head, n_q = operands.q.shape[-3:-1]
         n_k, value = operands.v.shape[-2:]
         q_tile, k_tile = tiles.choose(n_q, n_k, head * math.prod(sizes), tile)
@@ -202,6 +203,7 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
         n_k = operands.k.shape[-2]
         q_tile, k_tile = tiles.choose(n_q, n_k, head * math.prod(sizes), tile)
         blank = _blank(operands, wanted, levels, leaves, structure)
+        operands = _by_column(operands)
 
         def queries(i, carry):
             by_query, by_key, by_score = carry
@@ -246,14 +248,26 @@ def _tile_gradient(operands: Operands, mask, fresh, slope, delta, lse, wanted: O
     """Gradients that one tile of one task contributes: to query rows, key rows, score arrays."""
     wide = slope.dtype
     arrays, rest = eqx.partition(operands, wanted)
-    scores, pull = jax.vjp(lambda arrays: _masked(eqx.combine(arrays, rest).scores(), mask, fresh), arrays)
+    dots = operands.dots()
+
+    def scores_of(dots, arrays):
+        return _masked(eqx.combine(arrays, rest).scores(dots), mask, fresh)
+
+    scores, pull = jax.vjp(scores_of, dots, arrays)
     top, log_total = lse[..., :1], lse[..., 1:]
     weights = jnp.exp(scores - jnp.where(jnp.isneginf(top), 0, top) - log_total)
     gains = product("hqd,hkd->hqk", slope, operands.v.astype(wide))
-    (grads,) = pull(weights * (gains - delta[..., None]))
-    grad_v = product("hqk,hqd->hkd", weights, slope)
+    by_dots, grads = pull(weights * (gains - delta[..., None]))
+    by_dots = by_dots * operands.scale
+    grad_q = product("hqk,hkd->hqd", by_dots, operands.k.astype(wide)) if wanted.q else None
+    grad_k = _by_key(by_dots, operands.q.astype(wide)) if wanted.k else None
     grads = jax.tree.map(lambda g: g.astype(widened(g.dtype)), grads)
-    return (grads.q, grads.q_index), (grads.k, grad_v, grads.k_index), grads.score
+    return (grad_q, grads.q_index), (grad_k, _by_key(weights, slope), grads.k_index), grads.score
+
+
+def _by_key(pairs, rows):
+    """Σ over queries. Contracted this way round the product is four times as fast on a CPU."""
+    return jnp.swapaxes(product("hqk,hqd->hdk", pairs, rows), -1, -2)
 
 
 def _blank(operands: Operands, wanted: Operands, levels, leaves, structure):
@@ -270,6 +284,16 @@ def _blank(operands: Operands, wanted: Operands, levels, leaves, structure):
     blank = jax.tree.map(zeros, operands, wanted, depth, is_leaf=_is_none)
     value = jnp.zeros((*sizes, *operands.v.shape[depth.v :]), widened(operands.v.dtype))
     return (blank.q, blank.q_index), (blank.k, value, blank.k_index), blank.score
+
+
+def _by_column(operands: Operands) -> Operands:
+    """Index sets as columns, since reads inside a loop are vectorised where neighbours are next to each other."""
+    return eqx.tree_at(
+        lambda o: (o.q_index, o.k_index),
+        operands,
+        tuple(jax.tree.map(tiles.Columns.of, index) for index in (operands.q_index, operands.k_index)),
+        is_leaf=_is_none,
+    )
 
 
 def _query_rows(operands: Operands, mask, start, size):

@@ -50,11 +50,27 @@ def starts(step: Array | int, tile: int, n: int) -> tuple[Array | int, Array | N
     return start, start + jnp.arange(tile) >= first
 
 
+class Columns(NamedTuple):
+    """An array `(…, n, dim)` as its columns."""
+
+    columns: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, x: Array) -> "Columns":
+        """Take an array apart."""
+        return cls(tuple(x[..., i] for i in range(x.shape[-1])))
+
+
 def take(tree: Any, start: Array | int, size: int, axis: int = -2) -> Any:
-    """Slice every leaf along `axis`, counted from the end."""
-    return jax.tree.map(
-        lambda x: x if x.shape[axis] == size else lax.dynamic_slice_in_dim(x, start, size, x.ndim + axis), tree
-    )
+    """Slice every leaf along `axis`, counted from the end; columns along their rows, which makes them whole again."""
+
+    def cut(x, axis):
+        return x if x.shape[axis] == size else lax.dynamic_slice_in_dim(x, start, size, x.ndim + axis)
+
+    def one(x):
+        return jnp.stack([cut(column, -1) for column in x.columns], -1) if isinstance(x, Columns) else cut(x, axis)
+
+    return jax.tree.map(one, tree, is_leaf=lambda x: isinstance(x, Columns))
 
 
 def put(tree: Any, update: Any, start: Array | int, *, add: bool, axis: int = -2) -> Any:

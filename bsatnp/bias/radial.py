@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from bsatnp.bias.decay import decay
 from bsatnp.bias.interface import AbstractBias, basis_start, positive, wide
 from bsatnp.groups.protocol import safe_sqrt
 
@@ -36,7 +37,11 @@ class AbstractRadialBias(AbstractBias):
         return self.of_square(square(p, q))
 
     def _square(self, p: Any, q: Any) -> Float[Array, ""]:
-        return jnp.sum(wide(self.group.invariants(p, q)) ** 2)
+        invariants = wide(self.group.invariants(p, q))
+        squares = [
+            invariants[i] ** 2 for i in range(invariants.shape[0])
+        ]  # a sum over a short last axis is not vectorised
+        return sum(squares[1:], squares[0])
 
 
 class RBFNetwork(AbstractRadialBias):
@@ -143,10 +148,10 @@ class Linear(AbstractRadialBias):
 def radial_sum(
     weight: Float[Array, "head basis"], rate: Float[Array, "head basis"], x: Float[Array, "*pairs"]
 ) -> Float[Array, "head *pairs"]:
-    """Σ weight exp(−rate x), summed over bases."""
+    """Σ weight exp(−rate x), summed over bases; rates and x are not negative."""
     total = 0.0
     for m in range(weight.shape[1]):
-        total = total + _like_head(weight[:, m], x) * jnp.exp(-_like_head(rate[:, m], x) * x[None])
+        total = total + _like_head(weight[:, m], x) * decay(_like_head(rate[:, m], x) * x[None])
     return jnp.asarray(total)
 
 

@@ -29,6 +29,9 @@ _FUNCTIONS: dict[str, Any] = {
 }
 _UNSET = object()
 
+#: Levels of nesting, and bits of a plain whole number, that a header can be read back with.
+_DEEPEST, _LONGEST = 64, 4096
+
 
 def describe(tree: Any, *, opaque: bool) -> tuple[Any, dict[str, np.ndarray]]:
     """A tree as JSON, and its arrays by path in the types that a file stores.
@@ -53,6 +56,10 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
         return [inner(value, i) for i, value in enumerate(values)]
 
     kind = type(tree)
+    if path.count("/") > _DEEPEST:
+        raise CheckpointError(f"`{path[1:40]}…` must be nested no deeper than {_DEEPEST} levels to be saved.")
+    if kind is int and tree.bit_length() > _LONGEST:
+        raise CheckpointError(f"`{path[1:] or 'model'}` must be a number of at most {_LONGEST} bits to be saved.")
     if tree is None or kind in (bool, int, str):
         return tree
     if kind is float:
@@ -91,6 +98,8 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
 
 def _describe_array(array: Any, path: str, arrays: dict[str, np.ndarray]) -> dict:
     node: dict[str, Any] = {"array": path[1:] or "value"}
+    if np.ma.isMaskedArray(array):
+        raise CheckpointError(f"`{node['array']}` must be a plain array to be saved, got a masked one.")
     if is_traced(array) or node["array"] in arrays:
         raise CheckpointError(f"`{node['array']}` must be a concrete array with a name of its own to be saved.")
     if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):

@@ -1,3 +1,3 @@
 """Models of other packages, brought over to the models here."""
 
-from bsatnp.compat.bsatnp import from_dl4bi as from_dl4bi
+from bsatnp.compat.dl4bi import from_dl4bi as from_dl4bi

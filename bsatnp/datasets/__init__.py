@@ -3,3 +3,4 @@
 from bsatnp.datasets import beijing as beijing
 from bsatnp.datasets import beijing_tasks as beijing_tasks
 from bsatnp.datasets.scaling import MinMax as MinMax
+from bsatnp.datasets.scaling import Standard as Standard

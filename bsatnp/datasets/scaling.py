@@ -9,15 +9,23 @@ import numpy as np
 class MinMax:
     """Maps each column so that the rows it was fitted on span 0 to 1; other rows may fall outside.
 
-    A column that was constant is moved to 0 and keeps its unit, so that nothing is divided by zero.
+    A column that was constant, rounding aside, is moved to 0 and keeps its unit, so that nothing is divided by zero.
 
     **Shapes.** `low` and `high` are `(dim,)`; `transform` and `inverse` take `(…, dim)`.
 
     **Units.** `low`, `high` and `width` are in the units of the data; everything is float64 on the host.
+
+    Raises:
+        ValueError: `low` and `high` of different shapes, not finite, or in the wrong order.
     """
 
     low: np.ndarray
     high: np.ndarray
+
+    def __post_init__(self):
+        low, high = _pair(self, "low", "high")
+        if (high < low).any():
+            raise ValueError(f"`high` must be no smaller than `low`, got {high} and {low}.")
 
     @classmethod
     def fit(cls, values: np.ndarray) -> "MinMax":
@@ -26,28 +34,97 @@ class MinMax:
         Raises:
             ValueError: no rows, other axes than (row, dim), or values that are not finite.
         """
-        rows = np.asarray(values, np.float64)
-        if rows.ndim != 2 or not len(rows):
-            raise ValueError(f"`values` must have axes (row, dim) and at least one row, got shape {rows.shape}.")
-        if not np.isfinite(rows).all():
-            raise ValueError(f"`values` must be finite, got {int((~np.isfinite(rows)).sum())} NaN or infinite values.")
+        rows = _rows(values)
         return cls(rows.min(0), rows.max(0))
 
     @property
     def width(self) -> np.ndarray:
         """Data units per scaled unit, `(dim,)`: what a standard deviation is multiplied by on the way back."""
-        return np.where(self.high > self.low, self.high - self.low, 1.0)
+        return _safe(self.high - self.low, np.maximum(np.abs(self.low), np.abs(self.high)))
 
     def transform(self, values: np.ndarray) -> np.ndarray:
         """Scaled values, `(…, dim)`."""
-        return (self._columns(values) - self.low) / self.width
+        return (_columns(values, len(self.low)) - self.low) / self.width
 
     def inverse(self, values: np.ndarray) -> np.ndarray:
         """Values in the units of the data, `(…, dim)`."""
-        return self._columns(values) * self.width + self.low
+        return _columns(values, len(self.low)) * self.width + self.low
 
-    def _columns(self, values: np.ndarray) -> np.ndarray:
-        array = np.asarray(values, np.float64)
-        if array.ndim < 1 or array.shape[-1] != len(self.low):
-            raise ValueError(f"`values` must have {len(self.low)} columns, got shape {array.shape}.")
-        return array
+
+@dataclass(frozen=True, eq=False)
+class Standard:
+    """Maps each column so that the rows it was fitted on have mean 0 and standard deviation 1.
+
+    A column that was constant, rounding aside, is moved to 0 and keeps its unit.
+
+    **Shapes.** `mean` and `std` are `(dim,)`; `transform` and `inverse` take `(…, dim)`.
+
+    **Units.** `mean`, `std` and `width` are in the units of the data; everything is float64 on the host.
+
+    Raises:
+        ValueError: `mean` and `std` of different shapes, not finite, or a negative `std`.
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+
+    def __post_init__(self):
+        _, std = _pair(self, "mean", "std")
+        if (std < 0).any():
+            raise ValueError(f"`std` must not be negative, got {std}.")
+
+    @classmethod
+    def fit(cls, values: np.ndarray) -> "Standard":
+        """Mean and standard deviation of each column of `values`, `(row, dim)`.
+
+        Raises:
+            ValueError: no rows, other axes than (row, dim), or values that are not finite.
+        """
+        rows = _rows(values)
+        return cls(rows.mean(0), rows.std(0))
+
+    @property
+    def width(self) -> np.ndarray:
+        """Data units per scaled unit, `(dim,)`: what a standard deviation is multiplied by on the way back."""
+        return _safe(self.std, np.abs(self.mean))
+
+    def transform(self, values: np.ndarray) -> np.ndarray:
+        """Scaled values, `(…, dim)`."""
+        return (_columns(values, len(self.mean)) - self.mean) / self.width
+
+    def inverse(self, values: np.ndarray) -> np.ndarray:
+        """Values in the units of the data, `(…, dim)`."""
+        return _columns(values, len(self.mean)) * self.width + self.mean
+
+
+def _safe(width: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Widths, and 1 for those that are nothing but the rounding of numbers of that size."""
+    return np.where(width > np.maximum(64 * np.finfo(np.float64).eps * size, np.finfo(np.float64).tiny), width, 1.0)
+
+
+def _pair(scaler: MinMax | Standard, *names: str) -> tuple[np.ndarray, np.ndarray]:
+    first, second = (np.asarray(getattr(scaler, name), np.float64) for name in names)
+    if first.ndim != 1 or first.shape != second.shape or not np.isfinite([first, second]).all():
+        raise ValueError(
+            f"`{names[0]}` and `{names[1]}` must be finite with axes (dim,), got {first.shape} and {second.shape}."
+        )
+    return first, second
+
+
+def _rows(values: np.ndarray) -> np.ndarray:
+    """Values as `(row, dim)` in float64, finite and not hidden by a masked array."""
+    whole = np.ma.asarray(values, np.float64).filled(np.nan)
+    if whole.ndim != 2 or not len(whole):
+        raise ValueError(f"`values` must have axes (row, dim) and at least one row, got shape {whole.shape}.")
+    if not np.isfinite(whole).all():
+        raise ValueError(
+            f"`values` must be finite, got {int((~np.isfinite(whole)).sum())} NaN, infinite or masked values."
+        )
+    return whole
+
+
+def _columns(values: np.ndarray, n: int) -> np.ndarray:
+    array = np.asarray(values, np.float64)
+    if array.ndim < 1 or array.shape[-1] != n:
+        raise ValueError(f"`values` must have {n} columns, got shape {array.shape}.")
+    return array

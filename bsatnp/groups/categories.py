@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from bsatnp._types import Key
@@ -59,7 +60,7 @@ class Permutation(eqx.Module):
 
     def check(self, points: Any) -> None:
         """Raise ValueError for values that are not category codes."""
-        values = jnp.asarray(points)
-        bad = (values < 0) | (values >= self.size) | (values != jnp.round(values))
-        if jnp.any(bad):
+        values = np.asarray(points).astype(np.float64)
+        bad = (values < 0) | (values >= self.size) | (values != np.round(values))
+        if bad.any():
             raise ValueError(f"Points of `Permutation({self.size})` must be codes 0 … {self.size - 1}.")

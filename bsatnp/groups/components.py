@@ -19,10 +19,19 @@ class On(eqx.Module):
     Args:
         component: the name.
         group: what acts on it.
+
+    Raises:
+        ValueError: a name that is no string, something that is no group.
     """
 
     component: str = eqx.field(static=True)
     group: Any
+
+    def __check_init__(self):
+        if not isinstance(self.component, str):
+            raise ValueError(f"`component` must be the name of a component, got {self.component!r}.")
+        if not callable(getattr(self.group, "invariants", None)):
+            raise ValueError(f"`group` must have the method `invariants`, got {type(self.group).__name__}.")
 
     @property
     def shift_invariant(self) -> bool:

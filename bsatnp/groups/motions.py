@@ -5,10 +5,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one, difference, matmul, safe_norm
+from bsatnp.groups.protocol import at_least_one, difference, matmul, safe_norm, wide
 
 
 class Euclidean(eqx.Module):
@@ -107,6 +108,7 @@ class SO3(eqx.Module):
 
     def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " 1"]:
         """The great-circle angle."""
+        p, q = wide(p), wide(q)
         if self.dim == 3:
             near, far = jnp.sum((p - q) ** 2), jnp.sum((p + q) ** 2)
         else:
@@ -121,13 +123,14 @@ class SO3(eqx.Module):
 
     def check(self, points: Any) -> None:
         """Raise ValueError for points that are not on the sphere."""
-        if self.dim == 2 and jnp.any(jnp.abs(points[..., 1]) > 90.001):
+        values = np.asarray(points).astype(np.float64)  # on the host, where concrete points are not traced by a `jit`
+        if self.dim == 2 and (most := np.abs(values[..., 1]).max(initial=0)) > 90.001:
             raise ValueError(
                 "Points of `SO3` are (longitude, latitude) in degrees; the second column goes up to "
-                f"{float(jnp.max(jnp.abs(points[..., 1]))):.6g}, beyond 90."
+                f"{most:.6g}, beyond 90."
             )
         if self.dim == 3:
-            off = float(jnp.max(jnp.abs(jnp.sum(jnp.asarray(points) ** 2, -1) - 1), initial=0))
+            off = np.abs(np.sum(values**2, -1) - 1).max(initial=0)
             if off > 1e-3:
                 raise ValueError(f"Points of `SO3(dim=3)` must be unit vectors, got squared lengths off by {off:.3g}.")
 

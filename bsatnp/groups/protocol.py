@@ -4,6 +4,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
@@ -43,12 +44,20 @@ class Group(Protocol):
         ...
 
 
+def wide(x: Num[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Numbers of any kind as floats, in float32 or wider."""
+    if jnp.issubdtype(x.dtype, jnp.inexact):
+        return x if x.dtype == jnp.float64 else x.astype(jnp.float32)
+    return x.astype(float)
+
+
 def difference(p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:
-    """P − q as floats; integers are subtracted exactly first, unsigned ones too."""
-    if jnp.issubdtype(p.dtype, jnp.unsignedinteger):
-        p, q = p.astype(int), q.astype(int)
-    delta = p - q
-    return delta.astype(float) if jnp.issubdtype(delta.dtype, jnp.integer) else delta
+    """P − q in float32 or wider; integers and booleans are subtracted exactly first where that cannot wrap."""
+    rough = wide(p) - wide(q)
+    if any(jnp.issubdtype(x.dtype, jnp.inexact) for x in (p, q)):
+        return rough
+    exact = (p.astype(int) - q.astype(int)).astype(float)
+    return jnp.where(jnp.abs(rough) < 2.0**30, exact, rough)
 
 
 def safe_sqrt(square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
@@ -58,8 +67,8 @@ def safe_sqrt(square: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
 
 
 def safe_norm(x: Float[Array, " dim"]) -> Float[Array, ""]:
-    """Euclidean length with a zero gradient at zero."""
-    return safe_sqrt(jnp.sum(x**2))
+    """Euclidean length with a zero gradient at zero, in float32 or wider: squares of half floats overflow at 256."""
+    return safe_sqrt(jnp.sum(wide(x) ** 2))
 
 
 def matmul(a: Array, b: Array) -> Array:
@@ -68,6 +77,8 @@ def matmul(a: Array, b: Array) -> Array:
 
 
 def at_least_one(name: str, value: int) -> None:
-    """Raise ValueError unless `value` is at least 1."""
+    """Raise ValueError unless `value` is a whole number of at least 1."""
     if value < 1:
         raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise ValueError(f"`{name}` must be a whole number, got {value!r}.")

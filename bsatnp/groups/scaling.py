@@ -5,10 +5,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one
+from bsatnp.groups.protocol import at_least_one, wide
 
 
 class Scaling(eqx.Module):
@@ -54,12 +55,13 @@ class Scaling(eqx.Module):
 
     def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:
         """Log p − log q."""
-        return _safe_log(p) - _safe_log(q)
+        return _safe_log(wide(p)) - _safe_log(wide(q))
 
     def check(self, points: Any) -> None:
         """Raise ValueError for values that are not positive."""
-        if jnp.any(jnp.asarray(points) <= 0):
-            raise ValueError(f"Points of `Scaling` must be positive, got {float(jnp.min(jnp.asarray(points))):.6g}.")
+        least = np.asarray(points).astype(np.float64).min(initial=np.inf)
+        if least <= 0:
+            raise ValueError(f"Points of `Scaling` must be positive, got {least:.6g}.")
 
 
 def _safe_log(x: Num[Array, " dim"]) -> Float[Array, " dim"]:

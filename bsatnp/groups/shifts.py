@@ -81,7 +81,7 @@ class Cyclic(eqx.Module):
     dim = 1
 
     def __check_init__(self):
-        if not self.period > 0:
+        if not 0 < self.period < float("inf"):
             raise ValueError(f"`period` must be positive, got {self.period}.")
 
     def sample(self, *, key: Key) -> Float[Array, " 1"]:

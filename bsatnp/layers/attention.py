@@ -1,4 +1,4 @@
-"""Multi-head attention whose keys and values are made once, and its additive score."""
+"""Multi-head attention whose keys and values are made once."""
 
 from typing import Any
 
@@ -9,30 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from bsatnp._types import Index, Key
 from bsatnp.attention import scan_attention
-from bsatnp.bias import AbstractBias
-from bsatnp.groups import components
 from bsatnp.layers.basic import linears
-
-
-class AdditiveScore(eqx.Module):
-    """Scores of attention with a bias: dot products plus the bias of the pair."""
-
-    bias: AbstractBias
-
-    def __call__(self, dots: Float[Array, "head q k"], q_index: Index, k_index: Index) -> Float[Array, "head q k"]:
-        """Scores of a tile."""
-        scores = self.bias.tile(q_index, k_index)
-        if scores.shape[0] not in (1, dots.shape[0]):
-            raise ValueError(
-                f"`bias` must give {dots.shape[0]} heads, or one score for all of them, got {scores.shape[0]}."
-            )
-        return dots + scores.astype(dots.dtype)
-
-    def needs(self, index: Index) -> Index:
-        """The components that the bias looks at; all of them for groups that do not say."""
-        named = [components(group) for group in self.bias.groups]
-        wanted = {name for names in named for name in names} if all(named) else set(index)
-        return {name: index[name] for name in index if name in wanted}
 
 
 class MultiHeadAttention(eqx.Module):

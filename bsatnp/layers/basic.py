@@ -110,7 +110,8 @@ class TokenEmbedding(eqx.Module):
         embed: for each component to embed, a module `(point, dim)` → `(point, n_out)` with `n_in` and `n_out`; their
             order is the order of the joint input.
         features: numbers per point that the likelihood makes of its values.
-        flag: width of the embedding of the observed flag.
+        flag: width of the learned embedding of the observed flag; 0 for the flag itself, as a number 0 or 1; None for
+            tokens that do not say whether they are observed.
         sizes: widths of the joint network.
         activation: of the joint network.
         key: draws the weights.
@@ -120,15 +121,16 @@ class TokenEmbedding(eqx.Module):
 
     names: tuple[str, ...] = eqx.field(static=True)
     parts: tuple[Any, ...]
-    flag: Float[Array, "2 flag"]
+    flag: Float[Array, "2 flag"] | None
     joint: MLP
+    flagged: bool = eqx.field(static=True)
 
     def __init__(
         self,
         embed: Mapping[str, Any],
         features: int,
         *,
-        flag: int = 4,
+        flag: int | None = 4,
         sizes: Sequence[int] = (256, 128, 64),
         activation: Callable = jax.nn.gelu,
         key: Key,
@@ -136,13 +138,15 @@ class TokenEmbedding(eqx.Module):
         flag_key, joint_key = jax.random.split(key)
         self.names = tuple(embed)
         self.parts = tuple(embed.values())
-        self.flag = jax.random.normal(flag_key, (2, flag)) / jnp.sqrt(float(flag))
-        width = flag + sum(part.n_out for part in self.parts) + features
+        self.flag = jax.random.normal(flag_key, (2, flag)) / math.sqrt(flag) if flag else None
+        self.flagged = flag is not None
+        width = (0 if flag is None else flag or 1) + sum(part.n_out for part in self.parts) + features
         self.joint = MLP(width, sizes, activation=activation, key=joint_key)
 
     def __call__(self, index: Index, f: Float[Array, "point features"], *, observed: bool) -> Float[Array, "point dim"]:
         """Tokens of points that are all observed, or all not."""
-        kind = self.flag.dtype
-        flags = jnp.tile(self.flag[int(observed)][None], (f.shape[0], 1))
+        kind = self.joint.layers[0].weight.dtype
+        flag = jnp.asarray([observed], kind) if self.flag is None else self.flag[int(observed)]
+        flags = [jnp.tile(flag[None], (f.shape[0], 1))] if self.flagged else []
         parts = [part(index[name].astype(kind)) for name, part in zip(self.names, self.parts, strict=True)]
-        return self.joint(jnp.concatenate([flags, *parts, f.astype(kind)], -1))
+        return self.joint(jnp.concatenate([*flags, *parts, f.astype(kind)], -1))

@@ -1,21 +1,21 @@
-"""Transformer blocks in which context and targets attend to the context."""
+"""Transformer blocks in which every token attends to a context, and stacks of them."""
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float
 
 from bsatnp._types import Index, Key
-from bsatnp.bias import AbstractBias
-from bsatnp.layers.attention import AdditiveScore, MultiHeadAttention
+from bsatnp.layers.attention import MultiHeadAttention
 from bsatnp.layers.basic import MLP, LayerNorm
 
 
 class KRBlock(eqx.Module):
-    """Kernel regression block: pre-norm attention and a feed-forward network, with residual connections.
+    """Kernel regression block: attention and a feed-forward network, with residual connections.
 
-    Context and targets go through the same weights; both attend to the context and to nothing else.
+    Context and targets go through the same weights and the same norms; both attend to the context and to nothing else.
 
     **Invariant under.** Whatever leaves the scores of the attention unchanged.
 
@@ -23,9 +23,10 @@ class KRBlock(eqx.Module):
         dim: width of the tokens.
         heads: number of heads.
         width: of all heads together.
-        bias: added to the attention scores; None for none.
+        score: see `scan_attention`; None for plain dot products.
         hidden: width of the feed-forward network's hidden layer.
         activation: of the feed-forward network.
+        pre_norm: whether norms come before attention and network, rather than after the residual connections.
         key: draws the weights.
 
     **Reference.** Section 4.2 of the paper.
@@ -35,6 +36,7 @@ class KRBlock(eqx.Module):
     attention: MultiHeadAttention
     norm_mlp: LayerNorm
     mlp: MLP
+    pre_norm: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -42,21 +44,22 @@ class KRBlock(eqx.Module):
         *,
         heads: int,
         width: int,
-        bias: AbstractBias | None,
+        score: Any = None,
         hidden: int,
         activation: Callable = jax.nn.gelu,
+        pre_norm: bool = True,
         key: Key,
     ):
         attention, mlp = jax.random.split(key)
-        score = None if bias is None else AdditiveScore(bias)
         self.norm_attention = LayerNorm(dim)
         self.attention = MultiHeadAttention(dim, heads=heads, width=width, score=score, key=attention)
         self.norm_mlp = LayerNorm(dim)
         self.mlp = MLP(dim, (hidden, dim), activation=activation, key=mlp)
+        self.pre_norm = pre_norm
 
     def keys_values(self, context: Float[Array, "ctx dim"]) -> tuple[Array, Array]:
-        """What targets need of the context tokens that enter this block."""
-        return self.attention.keys_values(self.norm_attention(context))
+        """What other tokens need of the context tokens that enter this block."""
+        return self.attention.keys_values(self.norm_attention(context) if self.pre_norm else context)
 
     def __call__(
         self,
@@ -65,9 +68,56 @@ class KRBlock(eqx.Module):
         *,
         index: Index | None,
         ctx_index: Index | None,
-        mask: Bool[Array, " ctx"],
+        mask: Bool[Array, " ctx"] | None = None,
     ) -> Float[Array, "point dim"]:
         """Update tokens, of the context or of targets, from the context's keys and values."""
-        mixed = self.attention(self.norm_attention(tokens), keys_values, q_index=index, k_index=ctx_index, mask=mask)
-        tokens = tokens + mixed
-        return tokens + self.mlp(self.norm_mlp(tokens))
+        queries = self.norm_attention(tokens) if self.pre_norm else tokens
+        mixed = self.attention(queries, keys_values, q_index=index, k_index=ctx_index, mask=mask)
+        if self.pre_norm:
+            tokens = tokens + mixed
+            return tokens + self.mlp(self.norm_mlp(tokens))
+        tokens = self.norm_attention(tokens + mixed)
+        return self.norm_mlp(tokens + self.mlp(tokens))
+
+
+def stacked(depth: int, make_score: Callable[[Key], Any], *, key: Key, **block: Any) -> KRBlock:
+    """Blocks of the same sizes as one, whose arrays carry a leading axis with one entry for each.
+
+    Args:
+        depth: number of blocks.
+        make_score: the score of one block, given a key.
+        key: draws the weights.
+        block: the other arguments of `KRBlock`.
+
+    Raises:
+        ValueError: no blocks.
+    """
+    if depth < 1:
+        raise ValueError(f"`depth` must be at least 1, got {depth}.")
+
+    def make(key):
+        # a block's own weights are drawn from the same key: it splits it further, and the score from its third part
+        return KRBlock(**block, score=make_score(jax.random.split(key, 3)[2]), key=key)
+
+    return eqx.filter_vmap(make)(jax.random.split(key, depth))
+
+
+def over_blocks(step: Callable[..., tuple[Any, Any]], tokens: Any, blocks: Any, *extra: Any) -> tuple[Any, Any]:
+    """Scan `step(tokens, block, *extra)` over stacked blocks, so that one block is compiled, not all.
+
+    Args:
+        step: gives the next tokens and what to keep of this block.
+        tokens: what enters the first block.
+        blocks: see `stacked`; or a pytree of such stacks.
+        extra: pytrees of arrays with one entry for each block.
+
+    Returns:
+        The last tokens, and what was kept with one entry for each block.
+    """
+    arrays, static = eqx.partition(blocks, eqx.is_array)
+
+    def body(tokens, arrays_extra):
+        arrays, extra = arrays_extra
+        return step(tokens, eqx.combine(arrays, static), *extra)
+
+    return jax.lax.scan(body, tokens, (arrays, extra))

@@ -100,6 +100,9 @@ class AbstractHead(eqx.Module):
 
     #: Outputs per point.
     out: eqx.AbstractVar[int]
+    #: Values that a scaling of `f` must leave where they are: 0 where `f` cannot be negative, 0 and 1 where it counts
+    #: or names something.
+    fixed: ClassVar[tuple[float, ...]] = ()
 
     @property
     @abstractmethod
@@ -132,9 +135,19 @@ class AbstractHead(eqx.Module):
         """
 
 
+def on_device(x: Array) -> jax.Array:
+    """A device array of `x`; host integers that 32 bits do not hold become floats, bytes get the machine's order."""
+    if isinstance(x, np.ndarray) and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        if x.dtype.kind in "iu" and x.dtype.itemsize > 4 and np.abs(x, dtype=np.float64).max(initial=0) >= 2**31:
+            x = x.astype(np.float32)
+    if isinstance(x, np.ndarray):
+        x = x.astype(x.dtype.newbyteorder("="), copy=False)
+    return jnp.asarray(x)
+
+
 def wide(x: Array) -> jax.Array:
     """A device array in float32 or wider, whatever the type of `x`."""
-    x = jnp.asarray(x)
+    x = on_device(x)
     return x if x.dtype in (jnp.float32, jnp.float64) else x.astype(jnp.float32)
 
 
@@ -144,7 +157,7 @@ def values_like(f: Array, parameter: Array) -> jax.Array:
     Raises:
         ValueError: the shapes differ.
     """
-    f = jnp.asarray(f)
+    f = on_device(f)
     if f.shape != parameter.shape:
         raise ValueError(f"`f` must have axes (…, tgt, out) = {parameter.shape}, got {f.shape}.")
     return f.astype(parameter.dtype)
@@ -159,7 +172,7 @@ def check_same_shape(**parameters: Array) -> None:
 
 def check_probability(name: str, p: float) -> None:
     """Raise ValueError unless 0 < `p` < 1."""
-    if not is_traced(p) and not 0 < p < 1:
+    if np.ndim(p) or (not is_traced(p) and not 0 < p < 1):
         raise ValueError(f"`{name}` must lie strictly between 0 and 1, got {p}.")
 
 
@@ -167,6 +180,13 @@ def check_at_least(name: str, value: float, least: float) -> None:
     """Raise ValueError unless `value` is a finite number no smaller than `least`."""
     if not least <= value < float("inf"):
         raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+
+
+def check_count(name: str, value: int, least: int) -> None:
+    """Raise ValueError unless `value` is a whole number no smaller than `least`."""
+    check_at_least(name, value, least)
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise ValueError(f"`{name}` must be a whole number, got {value!r}.")
 
 
 def check_raw(raw: Array, width: int) -> None:

@@ -12,9 +12,10 @@ from bsatnp._types import Array, Key
 from bsatnp.likelihoods.base import (
     AbstractHead,
     AbstractLikelihood,
-    check_at_least,
+    check_count,
     check_raw,
     concrete_values,
+    on_device,
     wide,
 )
 
@@ -98,11 +99,12 @@ class CategoricalHead(AbstractHead):
         ValueError: `classes` below 2.
     """
 
+    fixed: ClassVar[tuple[float, ...]] = (0.0, 1.0)
     classes: int = eqx.field(static=True)
     out: int = eqx.field(static=True, default=1, init=False)
 
     def __check_init__(self):
-        check_at_least("classes", self.classes, 2)
+        check_count("classes", self.classes, 2)
 
     @property
     def raw(self) -> int:
@@ -116,7 +118,7 @@ class CategoricalHead(AbstractHead):
 
     def encode(self, f: Num[Array, "*batch point 1"]) -> Float[Array, "*batch point {self.features}"]:
         """Labels as one-hot vectors."""
-        label = jnp.asarray(f)[..., 0].astype(jnp.int32)
+        label = on_device(f)[..., 0].astype(jnp.int32)
         return jax.nn.one_hot(label, self.classes, dtype=jnp.float32)
 
     def __call__(self, raw: Float[Array, "*batch tgt {self.raw}"]) -> Categorical:
@@ -136,7 +138,7 @@ class CategoricalHead(AbstractHead):
 
 def _labels(f: Array, logits: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Labels that can index, and whether each was one to begin with."""
-    f = jnp.asarray(f)
+    f = on_device(f)
     if f.shape != logits.shape[:-1]:
         raise ValueError(f"`f` must have axes (…, tgt, 1) = {logits.shape[:-1]}, got {f.shape}.")
     label = f.astype(jnp.int32)

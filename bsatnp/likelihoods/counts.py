@@ -1,5 +1,7 @@
 """Likelihoods of counts, Poisson and negative binomial, and their heads."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ from bsatnp.likelihoods.base import (
     AbstractHead,
     AbstractLikelihood,
     check_at_least,
+    check_count,
     check_probability,
     check_raw,
     check_same_shape,
@@ -158,10 +161,11 @@ class PoissonHead(AbstractHead):
     """
 
     out: int = eqx.field(static=True, default=1)
+    fixed: ClassVar[tuple[float, ...]] = (0.0, 1.0)
     floor: float = eqx.field(static=True, default=1e-6)
 
     def __check_init__(self):
-        check_at_least("out", self.out, 1)
+        check_count("out", self.out, 1)
         check_at_least("floor", self.floor, 1e-9)
 
     @property
@@ -200,10 +204,11 @@ class NegativeBinomialHead(AbstractHead):
     """
 
     out: int = eqx.field(static=True, default=1)
+    fixed: ClassVar[tuple[float, ...]] = (0.0, 1.0)
     floor: float = eqx.field(static=True, default=1e-6)
 
     def __check_init__(self):
-        check_at_least("out", self.out, 1)
+        check_count("out", self.out, 1)
         check_at_least("floor", self.floor, 1e-9)
 
     @property

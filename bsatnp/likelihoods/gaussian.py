@@ -12,6 +12,7 @@ from bsatnp.likelihoods.base import (
     AbstractHead,
     AbstractLikelihood,
     check_at_least,
+    check_count,
     check_probability,
     check_raw,
     check_same_shape,
@@ -93,7 +94,7 @@ class GaussianHead(AbstractHead):
     floor: float = eqx.field(static=True, default=1e-3)
 
     def __check_init__(self):
-        check_at_least("out", self.out, 1)
+        check_count("out", self.out, 1)
         check_at_least("floor", self.floor, 1e-9)
 
     @property

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -16,6 +16,8 @@ from bsatnp.tasks import Points, Task, centre, check_pair
 
 #: What `condition` gives: a pytree that maps targets to their distribution.
 Conditioned = Callable[[Points], AbstractLikelihood]
+
+_Model = TypeVar("_Model", bound="AbstractModel")
 
 
 class AbstractModel(eqx.Module):
@@ -48,13 +50,21 @@ class AbstractModel(eqx.Module):
         Raises:
             ValueError: a batch instead of one task, components that are missing, or points a group does not take.
         """
-        self.check(ctx)
-        self.check(tgt)
-        check_pair(ctx, tgt)
+        self.check_task(ctx, tgt)
         if not is_traced((ctx, tgt)):
             task, _ = centre(Task(ctx, tgt), sorted(self.shift_invariant))
             ctx, tgt = task.ctx, task.tgt
         return self.condition(ctx)(tgt)
+
+    def learn(self: _Model, ctx: Points, tgt: Points) -> tuple[AbstractLikelihood, _Model]:
+        """Predict a batch during training: the predictions, and the model with what it remembers of the batch.
+
+        A model without memory predicts as ever and comes back as it is. One that normalises by statistics of the batch
+        uses them here, and comes back with its running statistics moved towards them (see `trainable`).
+
+        **Shapes.** Every leaf is `(batch, …)`.
+        """
+        return jax.vmap(self)(ctx, tgt), self
 
     @property
     def shift_invariant(self) -> frozenset[str]:
@@ -101,6 +111,16 @@ class AbstractModel(eqx.Module):
         if points.f is not None:
             self.head.check(np.asarray(points.f)[np.asarray(points.observed).all(-1)])
 
+    def check_task(self, ctx: Points, tgt: Points) -> None:
+        """`check` both sides of a task, and that they fit each other.
+
+        Raises:
+            ValueError: what `check` refuses; components or outputs that differ; a context without values.
+        """
+        self.check(ctx)
+        self.check(tgt)
+        check_pair(ctx, tgt)
+
 
 def clean(points: Points, mask: Any) -> dict[str, Any]:
     """The index set with zeros in the rows that `mask` hides, where anything may stand."""
@@ -110,6 +130,24 @@ def clean(points: Points, mask: Any) -> dict[str, Any]:
     }
 
 
+def trainable(tree: Any) -> Any:
+    """The tree with those arrays alone that an optimiser may move, and None in all other places.
+
+    A module whose class says `trained = False`, such as the running statistics of a normalisation, has none of them:
+    no gradient, no weight decay, and no part in `count_parameters`.
+    """
+    return eqx.filter(tree, jax.tree.map(lambda x: not _kept(x) and eqx.is_inexact_array(x), tree, is_leaf=_kept))
+
+
+def statistics(tree: Any) -> Any:
+    """The tree with the arrays of all modules that say `trained = False` alone, and None in all other places."""
+    return eqx.filter(eqx.filter(tree, jax.tree.map(_kept, tree, is_leaf=_kept)), eqx.is_array)
+
+
 def count_parameters(model: Any) -> int:
     """How many trainable numbers a model has."""
-    return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array)))
+    return sum(leaf.size for leaf in jax.tree.leaves(trainable(model)))
+
+
+def _kept(node: Any) -> bool:
+    return isinstance(node, eqx.Module) and not getattr(node, "trained", True)

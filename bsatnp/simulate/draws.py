@@ -23,12 +23,13 @@ def sample(kernel: Any, points: Array, *, key: Key) -> Array:
         key: chooses the draw.
     """
     points = jnp.asarray(points)
-    return correlate(kernel, points, jax.random.normal(key, points.shape[:1], points.dtype))
+    points = points if jnp.issubdtype(points.dtype, jnp.floating) else points.astype(float)
+    return correlate(gram(kernel, points, points), jax.random.normal(key, points.shape[:1], points.dtype))
 
 
-def correlate(kernel: Any, points: Array, white: Array) -> Array:
-    """Turn independent standard normal numbers into values of a process: `(point, dim)`, `(point,)` to `(point,)`."""
-    return jnp.matmul(cholesky(gram(kernel, points, points)), white, precision=jax.lax.Precision.HIGHEST)
+def correlate(covariance: Array, white: Array) -> Array:
+    """Turn independent standard normal numbers into values of a process: `(point, point)`, `(point,)` to `(point,)`."""
+    return jnp.matmul(cholesky(covariance), white, precision=jax.lax.Precision.HIGHEST)
 
 
 def cholesky(matrix: Array) -> Array:
@@ -44,7 +45,7 @@ def cholesky(matrix: Array) -> Array:
     n = matrix.shape[-1]
     if n == 0:
         return matrix
-    size = jnp.trace(matrix) / n
+    size = jnp.diagonal(matrix).mean()  # a trace would compute the matrix once more
     unit = jnp.eye(n, dtype=matrix.dtype)
 
     def factorise(jitter):
@@ -78,7 +79,7 @@ def process_tasks(
     """
     key_field, key_noise = jax.random.split(key)
     white = jax.random.normal(key_field, s.shape[:2], s.dtype)
-    f = jax.vmap(correlate)(kernels, s, white)
+    f = jax.vmap(lambda kernel, s, white: correlate(gram(kernel, s, s), white))(kernels, s, white)
     level = jnp.where(jnp.arange(s.shape[1]) < size, *(jnp.asarray(sd, s.dtype) for sd in noise))
     f = f + level[None] * jax.random.normal(key_noise, f.shape, f.dtype)
     s, f = move(s), f[..., None]

@@ -1,6 +1,7 @@
 """Training: an optimiser, streams of batches, and a loop that validates, saves and resumes."""
 
 from bsatnp.train.evaluation import evaluate as evaluate
+from bsatnp.train.evaluation import learned_nll as learned_nll
 from bsatnp.train.evaluation import mean_nll as mean_nll
 from bsatnp.train.evaluation import prepare as prepare
 from bsatnp.train.loop import Fit as Fit

@@ -1,6 +1,7 @@
 """Batches on their way to a model, and how well it predicts them."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -11,6 +12,8 @@ from bsatnp import metrics, tasks
 from bsatnp._types import Array, Key
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Task
+
+Model = TypeVar("Model", bound=AbstractModel)
 
 #: Batches whose scores may wait on the device.
 _WAITING = 32
@@ -33,9 +36,14 @@ def prepare(model: AbstractModel, task: Task) -> Task:
         return task
     for row in range(len(task.ctx.mask)):
         one = jax.tree.map(lambda leaf, row=row: leaf[row], task)
-        model.check(one.ctx)
-        model.check(one.tgt)
+        model.check_task(one.ctx, one.tgt)
     return tasks.centre(task, sorted(model.shift_invariant))[0]
+
+
+def learned_nll(model: Model, task: Task) -> tuple[Float[Array, ""], Model]:
+    """What `fit` minimises: `mean_nll` of the predictions of `model.learn`, and the model that it gives."""
+    likelihood, model = model.learn(task.ctx, task.tgt)
+    return metrics.nll(likelihood, task.tgt.f, task.tgt.observed), model
 
 
 def mean_nll(model: AbstractModel, task: Task) -> Float[Array, ""]:

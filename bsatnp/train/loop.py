@@ -14,9 +14,9 @@ import optax
 from tqdm import tqdm
 
 from bsatnp._types import Array, Key
-from bsatnp.models.base import AbstractModel
+from bsatnp.models.base import AbstractModel, statistics, trainable
 from bsatnp.tasks import Task
-from bsatnp.train.evaluation import evaluate, mean_nll, prepare
+from bsatnp.train.evaluation import evaluate, learned_nll, prepare
 from bsatnp.train.optimisers import optimizer as _default_optimizer
 from bsatnp.train.resume import Progress, Run, copy, relaxed
 
@@ -53,7 +53,7 @@ def fit(
     checkpoint: str | os.PathLike | None = None,
     checkpoint_every: int | None = None,
     progress: bool = True,
-    loss: Callable[[Any, Task], Array] | None = None,
+    loss: Callable[[Any, Task], Array | tuple[Array, Any]] | None = None,
 ) -> Fit[_Model]:
     """Train a model on a stream of batches; continue from `checkpoint` where that file exists.
 
@@ -74,7 +74,8 @@ def fit(
         checkpoint: file of the training state.
         checkpoint_every: updates between its writings, as `validate_every` when None. It is also written at the end.
         progress: whether to show a bar.
-        loss: gives the scalar to minimise from (model, batch); `mean_nll` when None.
+        loss: gives the scalar to minimise from (model, batch), or the scalar and a model as `model.learn` gives it,
+            whose running statistics are then kept; `learned_nll` when None.
 
     Raises:
         ValueError: a count below 1, a legacy key, validation batches without observed targets; see `prepare`.
@@ -96,7 +97,7 @@ def fit(
 
     run = Run(model, optimizer, steps=steps, key=key, path=checkpoint, validated=validation is not None)
     now = run.resume()
-    loss = mean_nll if loss is None else loss
+    loss = learned_nll if loss is None else loss
     waiting: list[Array] = []
     start = time.perf_counter() - now.seconds
     stop = False
@@ -139,12 +140,19 @@ def fit(
 def _update(fixed, model, state):
     """One update; the buffers of the model and the state before it are reused."""
     batch, optimizer, loss = fixed
-    value, gradient = eqx.filter_value_and_grad(loss)(model, batch)
+    parameters = trainable(model)
+
+    def objective(parameters):
+        given = loss(eqx.combine(parameters, model), batch)
+        value, after = given if isinstance(given, tuple) else (given, model)
+        return value, statistics(after)
+
+    (value, remembered), gradient = eqx.filter_value_and_grad(objective, has_aux=True)(parameters)
     with relaxed():
-        change, state = optimizer.update(gradient, state, eqx.filter(model, eqx.is_inexact_array))
+        change, state = optimizer.update(gradient, state, parameters)
     squares = [jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(gradient)]
     scores = jnp.stack([value.astype(jnp.float32), jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))])
-    return eqx.apply_updates(model, change), state, scores
+    return eqx.combine(remembered, eqx.apply_updates(parameters, change), model), state, scores
 
 
 def _collect(now: Progress, waiting: list[Array], checkpoint: str | os.PathLike | None) -> None:

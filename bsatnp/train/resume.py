@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ import optax
 
 from bsatnp._types import Key
 from bsatnp.checkpoint import CheckpointError, header, load_state, save_state
+from bsatnp.models.base import trainable
 
 _Tree = TypeVar("_Tree")
 
@@ -82,7 +82,7 @@ class Run:
         path: str | os.PathLike | None,
         validated: bool,
     ):
-        parameters = eqx.filter(model, eqx.is_inexact_array)
+        parameters = trainable(model)
         with relaxed():
             state = copy(optimizer.init(parameters))
         self._first = Progress(0, copy(model), state, copy(model) if validated else None)

@@ -42,7 +42,7 @@ def judge(folder, everything, classes, same_bits):
     return judge
 
 
-def test_every_truncation_is_refused(content, judge):
+def test_d1_every_truncation_is_refused(content, judge):
     assert judge(content)
     step = max(1, len(content) // 150)
     assert not any(judge(content[:length]) for length in range(0, len(content), step))

@@ -41,7 +41,7 @@ def test_rewriting_alone_changes_nothing(saved, classes, everything, same_bits):
     assert same_bits(checkpoint.load(saved, classes=classes).weight, everything().weight)
 
 
-def test_format_1_always_loads(classes, everything, same_bits):
+def test_d1_format_1_always_loads(classes, everything, same_bits):
     loaded, fresh = checkpoint.load(FIXTURE, classes=classes), everything()
     assert checkpoint.header(FIXTURE)["version"] == 1
     assert checkpoint.header(FIXTURE)["extra"] == {"scale": {"mean": 1.5}, "units": {"s": "km"}}
@@ -50,7 +50,7 @@ def test_format_1_always_loads(classes, everything, same_bits):
     assert repr(loaded.plain) == repr(fresh.plain) and loaded.names == fresh.names
 
 
-def test_another_width_names_the_first_difference(saved, everything):
+def test_d1_another_width_names_the_first_difference(saved, everything):
     with pytest.raises(CheckpointError, match=r"`weight` is float32 \(2, 3\) in the file, but float32 \(2, 5\) here"):
         checkpoint.load(saved, like=everything(width=5))
 
@@ -138,7 +138,7 @@ def _claim(shape, name="weight"):
         lambda head: head.update(version="1"),
     ],
 )
-def test_headers_that_lie(saved, classes, change):
+def test_d1_headers_that_lie(saved, classes, change):
     rewrite(saved, change)
     tracemalloc.start()
     with pytest.raises(CheckpointError):
@@ -162,7 +162,7 @@ def test_deep_headers(saved):
         checkpoint.header(saved)
 
 
-def test_newer_foreign_and_wrong_kind(tmp_path, saved, everything):
+def test_d1_newer_foreign_and_wrong_kind(tmp_path, saved, everything):
     rewrite(saved, lambda head: head.update(version=2))
     with pytest.raises(CheckpointError, match="format version must be at most 1, got 2: install a newer bsatnp"):
         checkpoint.load(saved)
@@ -185,10 +185,44 @@ def test_newer_foreign_and_wrong_kind(tmp_path, saved, everything):
         checkpoint.load(tmp_path / "nowhere")
 
 
-def test_pickles_never_load(tmp_path):
+def test_d1_pickles_never_load(tmp_path):
     np.savez(tmp_path / "p.npz", __header__=np.array([{"format": "bsatnp"}], object), allow_pickle=True)
     with pytest.raises(CheckpointError):
         checkpoint.load(tmp_path / "p.npz")
+
+
+def _nested(levels):
+    tree = 1
+    for _ in range(levels):
+        tree = [tree]
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"a" * 70_000: jnp.ones(1)}, "No array may have a name of more than 65,531 bytes"),
+        (_nested(100), "must be nested no deeper than 64 levels to be saved"),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), "`table/x` must be a plain array to be saved, got a masked one"),
+        (10**5000, "`table/x` must be a number of at most 4096 bits"),
+    ],
+    ids=["long name", "deep", "masked array", "long number"],
+)
+def test_parts_that_no_file_gives_back(tmp_path, everything, part, message):
+    """Said when they are saved, in the package's own words; the file that was there stays."""
+    checkpoint.save(tmp_path / "m", everything())
+    before = (tmp_path / "m").read_bytes()
+    bad = eqx.tree_at(lambda m: m.table, everything(), {"x": part}, is_leaf=lambda x: isinstance(x, dict))
+    for write in (checkpoint.save, checkpoint.save_state):
+        with pytest.raises(CheckpointError, match=message):
+            write(tmp_path / "m", bad)
+    assert (tmp_path / "m").read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_the_deepest_tree_that_is_saved_comes_back(tmp_path, everything, classes):
+    deep = eqx.tree_at(lambda m: m.table, everything(), {"x": _nested(60)}, is_leaf=lambda x: isinstance(x, dict))
+    checkpoint.save(tmp_path / "m", deep)
+    assert checkpoint.load(tmp_path / "m", classes=classes, like=deep).table == {"x": _nested(60)}
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, saved, everything, classes, monkeypatch):

@@ -116,7 +116,7 @@ def test_the_paper_model_needs_no_classes(tmp_path, same_bits):
         checkpoint.load(tmp_path / "m", like=wider)
 
 
-def test_training_state_with_typed_keys_and_closures(tmp_path, everything, same_bits):
+def test_d2_training_state_with_typed_keys_and_closures(tmp_path, everything, same_bits):
     class Counter(NamedTuple):
         number: int
         values: list

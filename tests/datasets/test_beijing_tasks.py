@@ -138,7 +138,7 @@ def test_short_part_and_sizes(data):
         BeijingTasks({"t": np.zeros((9, 1))}, np.zeros((9, 2)), np.zeros(9), np.zeros(9), n_ctx=1, n_tgt=1, batch=0)
 
 
-def test_minmax_constant_column_and_inverse():
+def test_c4_minmax_constant_column_and_inverse():
     values = np.array([[3.0, 1e9, -4.0], [3.0, 1e9 + 0.5, 4.0]])
     scaling = MinMax.fit(values)
     np.testing.assert_array_equal(scaling.transform(values), [[0, 0, 0], [0, 1, 1]])

@@ -56,7 +56,7 @@ def test_an_embedded_component_stays_where_it_is(plane):
     assert not close(answer(plane, s=S, x=X + 10), answer(plane, s=S, x=X), atol=1e-3)
 
 
-def test_eastings_and_northings(plane):
+def test_b7_eastings_and_northings(plane):
     """B7: differences of 0.1 at 5e5 and 5e6."""
     local = np.array([[0.1, 0.0], [0.2, 0.1], [0.3, 0.0], [0.4, 0.3], [0.1, 0.2], [0.2, 0.2], [0.15, 0.1], [0.4, 0.0]])
     utm = local + np.array([500000.0, 5000000.0])
@@ -65,7 +65,7 @@ def test_eastings_and_northings(plane):
     assert not close(answer(plane, s=np.round(utm), x=X), answer(plane, s=local, x=X), atol=1e-4)
 
 
-def test_longitudes_have_several_names(sphere):
+def test_b4_longitudes_have_several_names(sphere):
     """B4."""
     s = np.array([[359.9, 10], [180, -20], [77, 90], [12, -90], [-0.1, 5], [-180, 30], [45, 90], [200, 0]], float)
     other = np.array([[-0.1, 10], [-180, -20], [-3, 90], [250, -90], [359.9, 5], [180, 30], [0, 90], [-160, 0]], float)
@@ -78,7 +78,7 @@ def test_longitudes_have_several_names(sphere):
     )
 
 
-def test_unit_vectors_and_degrees_agree(sphere):
+def test_b3_unit_vectors_and_degrees_agree(sphere):
     degrees = np.stack([RNG.uniform(-180, 180, 8), RNG.uniform(-90, 90, 8)], -1)
     lon, lat = np.radians(degrees).T
     vectors = np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], -1)
@@ -86,7 +86,7 @@ def test_unit_vectors_and_degrees_agree(sphere):
     assert close(answer(other, s=vectors, x=X), answer(sphere, s=degrees, x=X), atol=2e-5)
 
 
-def test_latitudes_and_longitudes_swapped_are_refused(sphere):
+def test_b3_latitudes_and_longitudes_swapped_are_refused(sphere):
     """B3."""
     with pytest.raises(ValueError, match=r"\(longitude, latitude\) in degrees; the second column goes up to 120"):
         answer(sphere, s=np.tile([[45.0, 120.0]], (8, 1)), x=X)
@@ -104,12 +104,12 @@ SECONDS = np.array([[0], [30], [60], [90], [240], [15], [60], [400]])
         ("datetime64[ns]", (np.datetime64("2023-11-14T22:13:20") + SECONDS.astype("timedelta64[s]")).astype("M8[ns]")),
     ],
 )
-def test_times(time, name, times):
+def test_b6_times(time, name, times):
     """B6: the same seconds, whatever they are counted from."""
     assert close(answer(time, t=times), answer(time, t=SECONDS.astype(float)))
 
 
-def test_nanoseconds_keep_their_differences():
+def test_b6_nanoseconds_keep_their_differences():
     """B6: integers of any size, exact up to the digits of the device."""
     start = 1_700_000_000_123_456_789
     t = start + np.array([[0], [1], [3], [1000]])
@@ -155,7 +155,7 @@ def test_the_model_itself_centres_host_arrays(plane):
         (lambda: Points({"s": S}, F, mask=np.ones(4, bool)), r"`mask` must be boolean with axes \(point,\) = \(8,\)"),
     ],
 )
-def test_axes_that_do_not_fit_are_named(make, says):
+def test_b8_axes_that_do_not_fit_are_named(make, says):
     """B8."""
     with pytest.raises(ValueError, match=says):
         make()

@@ -47,7 +47,7 @@ def test_values_of_targets_are_not_looked_at(model, expected):
 
 
 @pytest.mark.parametrize("rubbish", [0.0, 1e30, np.nan, np.inf, -np.inf])
-def test_padding_changes_nothing(model, expected, rubbish):
+def test_a4_padding_changes_nothing(model, expected, rubbish):
     """A4, of context and targets."""
     dtype = jnp.result_type(float)
     wide = {}
@@ -71,7 +71,7 @@ def test_a_mask_in_the_middle_is_a_row_less(model):
     assert close(masked, dropped)
 
 
-def test_a_value_that_is_nan_is_a_row_less(model):
+def test_c1_a_value_that_is_nan_is_a_row_less(model):
     """C1: also when only one of two outputs is missing, see the models' tests."""
     f = F[CTX].copy()
     f[2] = np.nan
@@ -81,7 +81,7 @@ def test_a_value_that_is_nan_is_a_row_less(model):
     assert close(hidden, dropped)
 
 
-def test_no_context_at_all(model):
+def test_a21_no_context_at_all(model):
     """A21: no rows, rows that are all masked, values that are all missing."""
     none = predict(model, points(slice(0, 0)), points(TGT, f=False))
     masked = predict(model, points(CTX, mask=np.zeros(5, bool)), points(TGT, f=False))
@@ -91,12 +91,12 @@ def test_no_context_at_all(model):
     assert close(missing, none)
 
 
-def test_no_targets(model):
+def test_a21_no_targets(model):
     empty = predict(model, points(CTX), points(slice(0, 0), f=False))
     assert [leaf.shape for leaf in arrays(empty)] == [(0, 1), (0, 1)]
 
 
-def test_predictions_come_in_the_callers_order_and_leave_the_callers_arrays_alone(model, expected):
+def test_b9_predictions_come_in_the_callers_order_and_leave_the_callers_arrays_alone(model, expected):
     """B9."""
     order = np.array([2, 0, 1])
     tgt = points(TGT, f=False)

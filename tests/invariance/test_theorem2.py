@@ -64,7 +64,6 @@ def far(n, *, key):
 CONTROLS = {
     "bias on absolute position": (lambda: bsatnp(OnPosition(jnp.zeros(2))), On("s", Translation(2))),
     "embedded location": (lambda: bsatnp(rbf(Translation(2)), embed={"s": Identity(2)}), On("s", Translation(2))),
-    "SA-TNP, no bias": (MODELS["SA-TNP"][0], On("s", Translation(2))),
     "plane bias on the sphere": (every_group, On("Translation", SO3())),
     "geodesic bias under shifts": (every_group, On("SO3", Translation(2, scale=40.0))),
     "signed bias under reflections": (every_group, On("TimeShift", Euclidean(1))),

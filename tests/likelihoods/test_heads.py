@@ -31,7 +31,7 @@ def values(head):
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_nll_and_gradient_are_finite_for_any_raw_output(name):
+def test_c10_nll_and_gradient_are_finite_for_any_raw_output(name):
     head = HEADS[name]
     f = values(head)
 
@@ -49,7 +49,7 @@ def test_nll_and_gradient_are_finite_for_any_raw_output(name):
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "negative_binomial"])
-def test_predictive_variance_is_positive(name):
+def test_c12_predictive_variance_is_positive(name):
     head = HEADS[name]
     rows = jnp.array([[a] * head.out + [b] * (head.raw - head.out) for a in EXTREMES for b in EXTREMES])
     pred = head(rows)
@@ -65,7 +65,7 @@ def test_gaussian_head_splits_means_and_scales():
     np.testing.assert_allclose(pred.std, [[np.hypot(np.log1p(np.exp(0.3)), 0.01), 0.01]], rtol=1e-6)
 
 
-def test_gaussian_at_the_floor_has_the_nll_and_gradient_of_that_std():
+def test_c10_gaussian_at_the_floor_has_the_nll_and_gradient_of_that_std():
     head = GaussianHead(floor=1e-3)
     raw = jnp.array([[0.5, -200.0]])
     nll, gradient = jax.value_and_grad(lambda raw: -head(raw).log_prob(jnp.array([[0.502]])).sum())(raw)

@@ -1,4 +1,4 @@
-"""Ways to call a model agree: at once, conditioned first, in a batch, in other types, with other likelihoods."""
+"""What a model keeps, other types, other likelihoods; what every model has to do is in `test_every_model`."""
 
 import equinox as eqx
 import jax
@@ -29,16 +29,6 @@ def model():
     return perturbed(invariant_model("Translation"), key=jax.random.key(0))
 
 
-def test_conditioned_first(model):
-    ctx, tgt = task()
-    conditioned = eqx.filter_jit(lambda model, ctx: model.condition(ctx))(model, ctx)
-    apply = eqx.filter_jit(lambda conditioned, tgt: conditioned(tgt))
-    assert close(apply(conditioned, tgt), CALL(model, ctx, tgt), atol=1e-6)
-    # a pytree: it goes through a transformation as an argument
-    assert jax.tree.leaves(conditioned)
-    assert close(apply(jax.tree.map(lambda leaf: leaf, conditioned), tgt), CALL(model, ctx, tgt), atol=1e-6)
-
-
 def test_keys_and_values_of_the_context_are_all_that_is_kept(model):
     """Conditioning does the work of the context: what it holds grows with the context alone, not with its square."""
     sizes = []
@@ -48,16 +38,6 @@ def test_keys_and_values_of_the_context_are_all_that_is_kept(model):
         sizes.append(sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(kept, lambda x: hasattr(x, "size")))))
     extra = sizes[1] - sizes[0]
     assert extra == 8 * (2 * 2 * 16 + 2 + 1)  # keys and values of two blocks, two coordinates, one mask
-
-
-def test_a_batch_is_a_loop(model):
-    tasks = [task(seed) for seed in range(8)]
-    ctx, tgt = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *points) for points in zip(*tasks, strict=True))
-    batched = eqx.filter_jit(lambda model, ctx, tgt: jax.vmap(model)(ctx, tgt))(model, ctx, tgt)
-    for i, one in enumerate(tasks):
-        assert close(jax.tree.map(lambda leaf, i=i: leaf[i], batched), CALL(model, *one))
-    assert batched.mean.shape == (8, 3, 1)
-    assert np.ptp(np.asarray(batched.mean), axis=0).min() > 1e-4
 
 
 def test_half_precision(model):

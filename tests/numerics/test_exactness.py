@@ -95,7 +95,7 @@ def test_a5_one_more_than_a_large_tile():
 
 @pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize("name", CASES)
-def test_a7_every_bias_with_mask_and_odd_lengths(entry, name):
+def test_a7_a8_a9_every_bias_with_mask_and_odd_lengths(entry, name):
     case, four, (p, x) = CASES[name], draw(5, N_Q, N_K), points(5, N_Q, N_K)
     mask = np.random.default_rng(5).uniform(size=(N_Q, N_K)) > 0.3
     mask[1], mask[:, 3] = False, False

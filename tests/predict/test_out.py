@@ -9,7 +9,7 @@ import zarr
 from bsatnp.predict import predict
 
 
-def test_memory_maps_and_zarr(kernel, points, tmp_path):
+def test_d9_memory_maps_and_zarr(kernel, points, tmp_path):
     ctx, tgt = points(9), points(100, 1, values=False)
     whole = predict(kernel, ctx, tgt, chunk=16)
     s = np.memmap(tmp_path / "s", np.float64, "w+", shape=(100, 2))
@@ -29,12 +29,22 @@ def test_memory_maps_and_zarr(kernel, points, tmp_path):
     [
         ({"median": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'median'"),
         ({"log_prob": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'log_prob'"),
+        ({"mean": np.zeros((20, 1), int)}, r"`out\['mean'\]` must have a floating type, got int64, which would round"),
+        ({"std": np.zeros((20, 1), bool)}, r"`out\['std'\]` must have a floating type, got bool"),
+        ({"mean": [[0.0]] * 20}, r"`out\['mean'\]` must have shape \(20, 1\), got list"),
         ({"mean": np.zeros(20)}, r"`out\['mean'\]` must have shape \(20, 1\), got \(20,\)"),
     ],
 )
-def test_out_is_checked(kernel, points, out, message):
+def test_d9_out_is_checked(kernel, points, out, message):
     with pytest.raises(ValueError, match=message):
         predict(kernel, points(3), points(20, values=False), out=out)
+
+
+def test_d9_nothing_is_written_before_every_array_is_checked(kernel, points):
+    mean = np.full((20, 1), -7.0)
+    with pytest.raises(ValueError, match="must have a floating type"):
+        predict(kernel, points(3), points(20, values=False), out={"mean": mean, "std": np.zeros((20, 1), int)})
+    assert (mean == -7.0).all()
 
 
 class Sum:
@@ -63,7 +73,7 @@ class Grid:
         return np.stack([4 * x - 2, np.sin(50 * x)], 1)
 
 
-def test_a_million_targets_by_the_default_call(kernel, points, oracle):
+def test_d7_d9_a_million_targets_by_the_default_call(kernel, points, oracle):
     """Memory is flat in the number of targets, and the result is that of a direct sum."""
     ctx, peaks = points(9), []
     predict(kernel, ctx, {"s": Grid(20_000)})  # compile

@@ -31,7 +31,7 @@ def test_equals_the_closed_form(kernel, points, oracle, n_ctx, n_tgt, chunk):
 
 
 @given(order=st.permutations(range(37)))
-def test_the_order_of_the_caller(kernel_at_hand, order):
+def test_b9_the_order_of_the_caller(kernel_at_hand, order):
     model, ctx, tgt, got = kernel_at_hand
     shuffled = predict(model, ctx, Points({"s": tgt.index["s"][order]}), chunk=16)
     np.testing.assert_array_equal(shuffled.mean, got.mean[order])
@@ -101,7 +101,7 @@ def test_device_points_are_taken_as_they_are(kernel, points, oracle):
     np.testing.assert_allclose(mixed.mean, got.mean, atol=2e-5)
 
 
-def test_few_compilations(kernel, points, traces):
+def test_d5_few_compilations(kernel, points, traces):
     sizes = np.random.default_rng(0).choice(np.arange(1, 200), 20, replace=False)
     for n in sizes.tolist():
         predict(kernel, points(n), points(2 * n, 1, values=False), chunk=64)
@@ -151,9 +151,44 @@ def test_points_that_do_not_fit(kernel, points, traces, change, message):
     assert traces == [] and (out["mean"] == -1).all()
 
 
-def test_chunk_is_checked(kernel, points):
+def test_chunk_is_checked(kernel, points, monkeypatch):
     with pytest.raises(ValueError, match="`chunk` must be at least 1, got 0"):
         predict(kernel, points(3), points(3), chunk=0)
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with pytest.raises(ValueError, match="`chunk` must be a whole number, got 2.5"):
+        predict(kernel, points(3), points(3), chunk=2.5)  # pyright: ignore
+
+
+@pytest.mark.parametrize(
+    ("ctx", "tgt", "message"),
+    [
+        ({"s": np.zeros((3, 2))}, None, "`ctx` must be Points, got dict"),
+        (None, {"s": None}, "components of `tgt` must have one number of points"),
+        (None, {"s": np.float64(1)}, "components of `tgt` must have one number of points"),
+        (None, {}, "components of `tgt` must have one number of points"),
+        (None, np.zeros((3, 2)), "`tgt` must be Points or a mapping of component names to arrays, got ndarray"),
+        (
+            None,
+            {"s": np.ma.array(np.zeros((3, 2)), mask=np.eye(3, 2) > 0)},
+            "Component 's' must be finite .* got 2 NaN",
+        ),
+        (None, {"s": np.array([["2024", "2025"]], "M8[D]")}, "Component 's' of `tgt` must hold dates where `ctx` does"),
+    ],
+)
+def test_b8_what_is_no_context_or_no_targets(kernel, points, ctx, tgt, message, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with pytest.raises(ValueError, match=message):
+        predict(kernel, points(3) if ctx is None else ctx, points(3).index if tgt is None else tgt)
+
+
+@pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", np.longdouble, np.float16, jnp.bfloat16, np.int8])
+def test_other_types_of_the_same_numbers(kernel, kind, x64):
+    """Big-endian arrays, as NetCDF 3 and FITS files hold them, among them."""
+    s, f = np.array([[0.0, 1.0], [2.0, -1.0], [-3.0, 2.0]]), np.array([[1.0], [-2.0], [3.0]])
+    expected = predict(kernel, Points({"s": s}, f), {"s": s + 1})
+    got = predict(kernel, Points({"s": s.astype(kind)}, f.astype(kind)), {"s": (s + 1).astype(kind)})
+    np.testing.assert_allclose(got.mean, expected.mean, rtol=1e-5)
+    np.testing.assert_allclose(got.std, expected.std, rtol=1e-5)
 
 
 def test_progress(kernel, points, capsys):

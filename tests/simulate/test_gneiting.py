@@ -64,15 +64,25 @@ def test_mean_is_a_weighted_sum_of_shared_functions():
     p = np.concatenate([rng.uniform(-1, 1, (20, 2)), rng.uniform(0, 1, (20, 1))], -1)
     x, y, t = p.T
     height = np.asarray(terrain(p[:, :2]))
+    assert abs(np.asarray(terrain(rng.uniform(-1, 1, (20_000, 2)))).mean()) < 0.05  # of unit variance over the domain
+    assert abs(np.asarray(terrain(rng.uniform(-1, 1, (20_000, 2)))).std() - 1) < 0.05
+    ripple = 0.35 * np.sin(np.pi * x + 0.35 * np.pi) * np.cos(0.8 * np.pi * y - 0.175 * np.pi)
+    bumps = 1.3 * np.exp(-(((x + 0.72) / 0.3) ** 2) / 2 - ((y + 0.18) / 0.42) ** 2 / 2)
+    bumps -= 1.05 * np.exp(-(((x + 0.08) / 0.26) ** 2) / 2 - ((y - 0.58) / 0.24) ** 2 / 2)
+    bumps += 0.85 * np.exp(-(((x - 0.56) / 0.38) ** 2) / 2 - ((y + 0.48) / 0.5) ** 2 / 2)
+    slope = np.polyfit(bumps + ripple, height, 1)
+    np.testing.assert_allclose(np.polyval(slope, bumps + ripple), height, atol=1e-12)
+    clock, half = np.sin(2 * np.pi * t), t - 0.5
+    across, along = (x + 0.55 - 1.05 * half) / 0.24, (y + 0.25 - 0.55 * half) / 0.18
     parts = {
         "bias": np.ones(20),
         "terrain": height,
-        "sine": np.sin(2 * np.pi * t),
+        "sine": clock,
         "cosine": np.cos(2 * np.pi * t),
-        "harmonic": np.sin(4 * np.pi * t),
-        "interaction": height * (2 * t - 1),
-        "trend": 2 * t - 1,
-        "hotspot": np.exp(-((x + 0.55 - 1.05 * t) ** 2) / (2 * 0.24**2) - (y + 0.25 - 0.55 * t) ** 2 / (2 * 0.18**2)),
+        "harmonic": np.sin(4 * np.pi * t - 0.45 * np.pi),
+        "interaction": height * clock,
+        "trend": half,
+        "hotspot": np.exp(-(across**2) / 2 - along**2 / 2),
     }
     weights = dict(zip(parts, rng.normal(size=8), strict=True))
     expected = 6 + 0.9 * sum(weights[name] * part for name, part in parts.items())
@@ -83,7 +93,10 @@ def test_mean_is_a_weighted_sum_of_shared_functions():
 
 def test_parameters_lie_in_the_ranges_of_the_paper(drawn):
     process = drawn[1]
-    uniform, log = {"alpha": (0.35, 1), "b": (0, 0.75), "nu": (1.1, 4), "gamma": (0.55, 1)}, {"variance": (0.85, 1.75)}
+    uniform, log = (
+        {"alpha": (0.35, 1), "b": (0, 0.75), "nu": (1.1, 4), "gamma": (0.55, 1)},
+        {"variance": (0.85 * 0.81, 1.75 * 0.81)},
+    )
     log |= {"a": (0.25, 2.5), "lengthscale": (0.05, 0.15)}
     for name, (low, high) in uniform.items():
         values = np.asarray(getattr(process.kernel, name))
@@ -91,7 +104,7 @@ def test_parameters_lie_in_the_ranges_of_the_paper(drawn):
     for name, (low, high) in log.items():
         values = np.asarray(getattr(process.kernel, name)).ravel()
         assert stats.kstest(values, stats.loguniform(low, high).cdf).pvalue > 1e-3, name
-    assert stats.kstest(np.asarray(process.noise), stats.loguniform(0.01, 0.06).cdf).pvalue > 1e-3
+    assert stats.kstest(np.asarray(process.noise), stats.loguniform(0.009, 0.054).cdf).pvalue > 1e-3
     halves = [0.15, 0.75, 0.55, 0.55, 0.25, 0.35, 0.1, 0.55]
     for weight, half in zip(jax.tree.leaves(process.mean), halves, strict=True):
         assert np.abs(weight).max() <= half and np.abs(weight).max() > 0.7 * half
@@ -155,6 +168,15 @@ def test_noise_free_targets_keep_the_rest_of_the_task(drawn):
 def test_bad_options_are_named(options, named):
     with pytest.raises(ValueError, match=named):
         GneitingTasks(**options)
+
+
+def test_covariance_by_frames_is_that_of_all_pairs():
+    rng = np.random.default_rng(3)
+    s, frame = rng.uniform(-1, 1, (20, 2)), rng.integers(0, 5, 20)
+    kernel = Gneiting(**PARAMETERS)
+    points = np.concatenate([s, frame[:, None] / 11], -1)
+    got = kernel.gram(jnp.asarray(s), jnp.asarray(frame), frames=5, interval=1 / 11)
+    np.testing.assert_allclose(got, gram(kernel, points, points), atol=2e-6)
 
 
 def test_bad_parameters_are_named():

@@ -34,13 +34,13 @@ def assert_covariance(f, expected):
 
 @pytest.mark.parametrize("kernel", [SquaredExponential(0.4, 2.0), Matern(0.7, nu=0.5)])
 @pytest.mark.parametrize("shift", [0.0, 10.0])
-def test_draws_have_the_covariance_of_the_kernel_wherever_they_are(kernel, shift):
+def test_c11_draws_have_the_covariance_of_the_kernel_wherever_they_are(kernel, shift):
     s = np.random.default_rng(2).uniform(-1, 1, (8, 2))
     assert_covariance(draws(kernel, jnp.asarray(s + shift)), gram(kernel, s, s))
 
 
 @pytest.mark.parametrize("lengthscale", [2.0, 50.0, 1e4])
-def test_long_lengthscales_and_duplicates_draw_in_float32(lengthscale):
+def test_c11_long_lengthscales_and_duplicates_draw_in_float32(lengthscale):
     rng = np.random.default_rng(3)
     half = rng.uniform(-2, 2, (256, 2)).astype(np.float32)
     s = np.concatenate([half, half])  # every point twice
@@ -67,6 +67,15 @@ def test_every_kernel_of_a_batch_is_repaired_on_its_own():
 def test_a_matrix_that_is_no_covariance_ends_in_nan_and_does_not_hang():
     assert np.isnan(np.asarray(cholesky(jnp.array([[1.0, 5.0], [5.0, 1.0]])))).any()
     assert np.isnan(np.asarray(cholesky(jnp.full((2, 2), jnp.nan)))).any()
+
+
+def test_c11_whole_numbers_and_duplicates_are_points():
+    """A grid made by `arange`, and 512 points at one place."""
+    whole, same = np.arange(4)[:, None], np.zeros((512, 1), np.float32)
+    kernel, key = SquaredExponential(1e6), jax.random.key(0)
+    np.testing.assert_allclose(sample(kernel, whole, key=key), sample(kernel, whole * 1.0, key=key), rtol=1e-6)
+    f = np.asarray(sample(kernel, same, key=key))
+    assert np.isfinite(f).all() and np.ptp(f) < 0.1
 
 
 def test_no_points_give_no_values():
@@ -156,7 +165,7 @@ def test_half_of_all_points_of_a_multiscale_task_are_in_the_middle():
         assert abs(inside.sum() / expected.sum() - 1) < 0.03
 
 
-def test_buckets_bound_the_number_of_compilations():
+def test_d5_buckets_bound_the_number_of_compilations():
     sizes = (6, 11, 16)
     stream = GPTasks(dim=1, batch=2, n_ctx=(2, 17), n_tgt=3, ctx_sizes=sizes, same_n_ctx=True)
     before = _draw._cache_size()  # pyright: ignore[reportAttributeAccessIssue]

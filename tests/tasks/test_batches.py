@@ -42,7 +42,7 @@ def test_a_batch_holds_every_row_of_every_task(lengths):
     assert len(tight.ctx) == max(n for n, _ in lengths) and len(tight.tgt) == max(m for _, m in lengths)
 
 
-def test_twenty_tasks_of_twenty_sizes_have_as_many_shapes_as_buckets():
+def test_d5_twenty_tasks_of_twenty_sizes_have_as_many_shapes_as_buckets():
     shapes = {
         jax.tree.map(jnp.shape, batch([Task(numbered(n), numbered(3))], ctx_sizes=(8, 16, 24))).ctx.mask
         for n in range(1, 21)
@@ -78,7 +78,7 @@ def test_a_split_is_a_partition(n_ctx, seed):
     np.testing.assert_array_equal(task.ctx.f, task.ctx.index["s"])
 
 
-def test_all_points_as_context_are_all_distinct():
+def test_c7_all_points_as_context_are_all_distinct():
     task = split(numbered(500), 500, key=jax.random.key(0))
     assert sorted(rows(task.ctx)) == list(range(500)) and len(task.tgt) == 0
     assert rows(task.ctx) != list(range(500))

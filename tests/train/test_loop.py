@@ -123,7 +123,7 @@ def test_each_step_has_its_own_key(line, stream):
     assert seen == {n: jax.random.key_data(jax.random.fold_in(key, n)).tolist() for n in range(5)}
 
 
-def test_compilations_are_as_many_as_shapes(line, host_stream):
+def test_d5_compilations_are_as_many_as_shapes(line, host_stream):
     traces = []
 
     def loss(model, task):

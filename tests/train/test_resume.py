@@ -28,7 +28,7 @@ def rows(run):
 
 
 @pytest.mark.parametrize("cut", [3, 6, 7])
-def test_cut_and_continued(line, stream, same_bits, tmp_path, cut):
+def test_d3_cut_and_continued(line, stream, same_bits, tmp_path, cut):
     """Cut by a crash at step `cut`: between rows, between validations, and where the file is older than the crash."""
     arguments: dict[str, Any] = dict(
         steps=12, key=jax.random.key(4), validation=stream, validate_every=6, validation_batches=1, log_every=4,
@@ -63,7 +63,7 @@ def test_continuing_needs_the_whole_state(line, stream, same_bits, tmp_path):
     assert half.steps == 4 and not same_bits(late.model, whole.model)
 
 
-def test_stopped_by_a_callback_and_continued_for_the_paper_model(tiny, six, stream, same_bits, tmp_path):
+def test_d3_stopped_by_a_callback_and_continued_for_the_paper_model(tiny, six, stream, same_bits, tmp_path):
     """Also with a jitted stream that draws from the key, and from another starting model of the same structure."""
 
     other = jax.tree.map(lambda x: 2 * x if eqx.is_inexact_array(x) else x, tiny)
@@ -211,7 +211,7 @@ def start_and_kill(script, path, rng):
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_while_it_writes(script, run, uncut, tmp_path, same_bits, times):
+def test_d3_killed_while_it_writes(script, run, uncut, tmp_path, same_bits, times):
     """The file is written after every update; whatever moment the process dies in, the last whole state is there."""
     rng, path = random.Random(times), tmp_path / "run.npz"
     for _ in range(times):

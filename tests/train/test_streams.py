@@ -33,7 +33,7 @@ def test_every_task_once_an_epoch(count, size, epoch, seed):
     assert len(shapes) == 1 and batches[0].ctx.mask.shape[0] == size
 
 
-def test_five_tasks_in_batches_of_two():
+def test_c6_five_tasks_in_batches_of_two():
     stream = EpochStream(numbered(5), 2)
     batches = [stream(n) for n in range(3)]
     assert [seen(batch) for batch in batches] == [[0, 1], [2, 3], [4]]

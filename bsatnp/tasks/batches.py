@@ -1,0 +1,90 @@
+"""Many tasks of many lengths in few shapes, and one set of points split into a task."""
+
+import operator
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bsatnp._types import Key, is_traced
+from bsatnp.tasks.given import kind
+from bsatnp.tasks.points import Points, Task
+
+
+def bucket(n: int, sizes: Sequence[int]) -> int:
+    """The smallest of `sizes` that holds `n` points, so that few shapes are ever compiled.
+
+    Raises:
+        ValueError: no size is large enough.
+    """
+    fitting = [size for size in sizes if size >= n]
+    if not fitting:
+        raise ValueError(f"`sizes` must hold {n} points, the largest is {max(sizes, default=0)}.")
+    return min(fitting)
+
+
+def batch(tasks: Sequence[Task], *, ctx_sizes: Sequence[int] = (), tgt_sizes: Sequence[int] = ()) -> Task:
+    """Stack tasks of any lengths into one with a leading batch axis, padded to a common size.
+
+    Args:
+        tasks: unbatched tasks with the same components and outputs.
+        ctx_sizes: bucket sizes of the context; the longest context when empty.
+        tgt_sizes: the same for targets.
+
+    Raises:
+        ValueError: no tasks, or tasks that do not fit each other.
+    """
+    if not tasks:
+        raise ValueError("`tasks` must hold at least one task, got none.")
+    n_ctx = max(len(task.ctx) for task in tasks)
+    n_tgt = max(len(task.tgt) for task in tasks)
+    n_ctx = bucket(n_ctx, ctx_sizes) if ctx_sizes else n_ctx
+    n_tgt = bucket(n_tgt, tgt_sizes) if tgt_sizes else n_tgt
+    dates = {tuple(sorted(name for name, x in task.ctx.index.items() if kind(x) == "M")) for task in tasks}
+    padded = [Task(task.ctx.pad(n_ctx), task.tgt.pad(n_tgt)) for task in tasks]
+    structures = {jax.tree.structure(task) for task in padded}
+    shapes = {tuple(leaf.shape for leaf in jax.tree.leaves(task)) for task in padded}
+    if len(structures) > 1 or len(shapes) > 1 or len(dates) > 1:
+        raise ValueError(
+            "`tasks` must share components, widths and outputs, and hold dates in the same components, to be stacked."
+        )
+
+    def stack(*leaves):
+        return (np if all(isinstance(leaf, np.ndarray) for leaf in leaves) else jnp).stack(leaves)
+
+    return jax.tree.map(stack, *padded)
+
+
+def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> Task:
+    """Draw distinct context points at random; the targets are drawn from the rest.
+
+    Args:
+        points: one unbatched set with values; padding is left out.
+        n_ctx: how many points become context.
+        n_tgt: how many become targets; all that remain when None.
+        key: chooses the points.
+
+    Raises:
+        ValueError: more points asked for than there are, numbers that are not whole, a batch instead of one set.
+    """
+    if points.mask.ndim != 1:
+        raise ValueError(f"`points` must be one set with axes (point, dim), got batch axes {points.mask.shape[:-1]}.")
+    n_ctx, n_tgt = _whole("n_ctx", n_ctx), None if n_tgt is None else _whole("n_tgt", n_tgt)
+    if not is_traced(points):
+        points = points.take(np.flatnonzero(np.asarray(points.mask)))
+    n = len(points)
+    n_tgt = n - n_ctx if n_tgt is None else n_tgt
+    if n_ctx < 0 or n_tgt < 0 or n_ctx + n_tgt > n:
+        raise ValueError(f"`n_ctx` + `n_tgt` must be between 0 and the {n} points, got {n_ctx} + {n_tgt}.")
+    order = jax.random.permutation(key, n)
+    if not is_traced((order, points)):
+        order = np.asarray(order)
+    return Task(points.take(order[:n_ctx]), points.take(order[n_ctx : n_ctx + n_tgt]))
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ValueError(f"`{name}` must be a whole number, got {value!r}.") from None

@@ -1,0 +1,184 @@
+"""Gaussian processes fitted to one task at a time, by other libraries: tinygp for exact ones, GPJax for sparse ones.
+
+They need the extra `paper`. Everything here runs in float64.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from bsatnp.tasks import Points
+
+#: Scales at which fitted kernels start, in the units of the inputs.
+START = 0.5
+
+
+class Forecast(NamedTuple):
+    """Mean and standard deviation at each target `(tgt,)`, and the seconds that fitting and predicting took."""
+
+    mean: np.ndarray
+    std: np.ndarray
+    fit_seconds: float
+    predict_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Sparse:
+    """The paper's sparse variational process: inducing points, steps of Adam and their learning rate."""
+
+    inducing: int = 64
+    steps: int = 500
+    learning_rate: float = 1e-3
+
+
+def inputs(points: Points) -> np.ndarray:
+    """Fixed effects, space and time side by side in float64, `(point, dim)`."""
+    names = [name for name in ("x", "s", "t") if name in points.index]
+    return np.concatenate([np.asarray(points.index[name], np.float64) for name in names], -1)
+
+
+def observed(ctx: Points) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and values of the context without its padding."""
+    rows = np.asarray(ctx.usable)
+    return inputs(ctx)[rows], np.asarray(ctx.f, np.float64)[rows, 0]
+
+
+def known(
+    kernel: Callable, ctx: Points, tgt: Points, *, noise: float, mean: Callable | None = None, tgt_noise: float = 0.0
+) -> Forecast:
+    """The exact posterior by tinygp, given the kernel of one pair of points, the mean and the noise."""
+    import tinygp
+
+    with jax.enable_x64(True):
+        kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), kernel)
+        x, y = map(jnp.asarray, observed(ctx))
+
+        def condition(x, y, where):
+            process = tinygp.GaussianProcess(_pairwise()(kernel), x, diag=noise**2 + 1e-12, mean=mean)
+            found = process.condition(y, where).gp
+            return found.loc, found.variance + tgt_noise**2
+
+        start = time.perf_counter()
+        loc, variance = jax.device_get(jax.jit(condition)(x, y, jnp.asarray(inputs(tgt))))
+    return Forecast(loc, np.sqrt(variance), 0.0, time.perf_counter() - start)
+
+
+@functools.cache
+def _pairwise() -> Any:
+    """A kernel of tinygp made from a function of two points, whose numbers may be arrays."""
+    import tinygp
+
+    class Pairwise(tinygp.kernels.Kernel):
+        function: Any
+
+        def evaluate(self, X1: Any, X2: Any) -> Any:  # noqa: N803
+            return self.function(X1, X2)
+
+    return Pairwise
+
+
+def fitted(ctx: Points, tgt: Points, *, steps: int = 200, learning_rate: float = 0.05) -> Forecast:
+    """The exact posterior by tinygp under a squared exponential kernel fitted to the context by its likelihood.
+
+    The kernel has a variance, a scale for each input, and there is noise in context and targets.
+    """
+    with jax.enable_x64(True):
+        x, y = map(jnp.asarray, observed(ctx))
+        start = time.perf_counter()
+        size, shift = _scale(np.asarray(y)), float(np.mean(y))
+        first = {
+            "scale": jnp.full(x.shape[1], np.log(START)),
+            "amplitude": jnp.asarray(0.0),
+            "noise": jnp.asarray(np.log(0.1)),
+        }
+        best = _climb(first, x, (y - shift) / size, steps, learning_rate)
+        jax.block_until_ready(best)
+        middle = time.perf_counter()
+        loc, variance = jax.device_get(_posterior(best, x, (y - shift) / size, jnp.asarray(inputs(tgt))))
+    return Forecast(loc * size + shift, np.sqrt(variance) * size, middle - start, time.perf_counter() - middle)
+
+
+def _process(parameters, x):
+    import tinygp
+
+    scale = jnp.exp(parameters["scale"])[None]
+    kernel = jnp.exp(2 * parameters["amplitude"]) * tinygp.kernels.ExpSquared()
+    return tinygp.GaussianProcess(kernel, x / scale, diag=jnp.exp(2 * parameters["noise"]) + 1e-6)
+
+
+@jax.jit
+def _posterior(parameters, x, y, where):
+    found = _process(parameters, x).condition(y, where / jnp.exp(parameters["scale"])[None]).gp
+    return found.loc, found.variance + jnp.exp(2 * parameters["noise"])
+
+
+def _climb(first, x, y, steps, learning_rate):
+    optimiser = optax.adam(learning_rate)
+
+    @jax.jit
+    def run(first, x, y):
+        def step(state, _):
+            now, inner = state
+            slope = jax.grad(lambda p: -_process(p, x).log_probability(y) / y.shape[0])(now)
+            change, inner = optimiser.update(slope, inner)
+            return (optax.apply_updates(now, change), inner), None
+
+        return jax.lax.scan(step, (first, optimiser.init(first)), None, length=steps)[0][0]
+
+    return run(first, x, y)
+
+
+def sparse(ctx: Points, tgt: Points, *, key: Any, settings: Sparse = Sparse()) -> Forecast:  # noqa: B008
+    """A sparse variational process by GPJax: a squared exponential kernel with a scale for each input.
+
+    With fixed effects it is the sum of one over all inputs but the last fixed effect, which is the hour of the day, and
+    one over that alone, as the paper's "weather kernel" is described. Inducing points start on context points.
+    """
+    import gpjax
+
+    with jax.enable_x64(True):
+        x, y = map(jnp.asarray, observed(ctx))
+        start = time.perf_counter()
+        width, hour = x.shape[1], (ctx.index["x"].shape[-1] - 1 if "x" in ctx.index else None)
+        axes = [axis for axis in range(width) if axis != hour]
+        kernel = gpjax.kernels.RBF(active_dims=axes, lengthscale=jnp.full(len(axes), START))
+        if hour is not None:
+            kernel = kernel + gpjax.kernels.RBF(active_dims=[hour], lengthscale=jnp.full(1, START))
+        data = gpjax.Dataset(X=x, y=y[:, None])
+        prior = gpjax.gps.Prior(mean_function=gpjax.mean_functions.Constant(), kernel=kernel)
+        model = prior * gpjax.likelihoods.Gaussian(obs_stddev=jnp.asarray(0.1))
+        key_choice, key_fit = jax.random.split(key)
+        rows = jax.random.choice(key_choice, len(x), (min(settings.inducing, len(x)),), replace=False)
+        family = gpjax.variational_families.VariationalGaussian(model=model, inducing_inputs=x[rows])
+        family, _ = gpjax.fit(
+            model=family,
+            objective=lambda family, data: -gpjax.objectives.elbo(family, data),
+            train_data=data,
+            optim=optax.adam(settings.learning_rate),
+            num_iters=settings.steps,
+            key=key_fit,
+            verbose=False,
+        )
+        jax.block_until_ready(jax.tree.leaves(family))
+        middle = time.perf_counter()
+        loc, std = jax.device_get(_sparse_posterior(family, jnp.asarray(inputs(tgt))))
+    return Forecast(loc, std, middle - start, time.perf_counter() - middle)
+
+
+@eqx.filter_jit
+def _sparse_posterior(family, where):
+    found = family.model.likelihood(family.predict(where))
+    return found.mean, jnp.sqrt(found.variance)
+
+
+def _scale(values: np.ndarray) -> float:
+    spread = float(values.std())
+    return spread if spread > 0 else 1.0

@@ -1,0 +1,126 @@
+"""Test scores batch by batch, kept in files, and the exact posterior on the same batches."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from bsatnp import metrics
+from bsatnp.train import prepare
+from paper.protocol import Stream, describe
+
+#: Batches between writings.
+CHUNK = 16
+
+#: Chooses the test batches, which are the same for all models and seeds of an experiment.
+TEST_SEED = 20_260_000
+
+
+def test_key() -> Any:
+    """The key of the test streams."""
+    return jax.random.key(TEST_SEED)
+
+
+def rows(file: Path, facts: dict, count: int, row: Callable[[list[int]], list[dict]], *, progress: Callable) -> list:
+    """The first `count` rows of a file of JSON lines, made and written where they are missing.
+
+    Args:
+        file: its first line holds `facts`; a file with other facts is replaced.
+        facts: what the rows depend on.
+        count: how many rows.
+        row: gives the rows of a list of numbers.
+        progress: called with (rows there are, count).
+    """
+    have: list[dict] = []
+    if file.exists():
+        lines = file.read_text().splitlines()
+        if lines and _parse(lines[0]) == facts:
+            for line in lines[1:]:
+                parsed = _parse(line)
+                if parsed is None:  # cut by a stop
+                    break
+                have.append(parsed)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    while len(have) < count:
+        have += row(list(range(len(have), min(count, len(have) + CHUNK))))
+        beside = file.with_suffix(f".{os.getpid()}")
+        beside.write_text("\n".join(json.dumps(line) for line in [facts, *have]) + "\n")
+        beside.replace(file)
+        progress(len(have), count)
+    return have[:count]
+
+
+def _parse(line: str) -> dict | None:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError:
+        return None
+
+
+def digest(path: Path) -> str:
+    """A short name for what is in a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def scores(
+    model: Any, stream: Stream, batches: int, *, file: Path, model_digest: str, progress: Callable
+) -> list[dict[str, float]]:
+    """Sums of all scores over each test batch, with the number of values as "count"."""
+
+    def row(numbers: list[int]) -> list[dict]:
+        key = test_key()
+        waiting = []
+        for number in numbers:
+            task = prepare(model, stream(number, key=jax.random.fold_in(key, number)))
+            waiting.append(_sums(model, task))
+        found = jax.device_get(waiting)
+        return [{name: float(term) for name, term in one.terms.items()} | {"count": int(one.count)} for one in found]
+
+    return rows(file, {"model": model_digest, "stream": describe(stream)}, batches, row, progress=progress)
+
+
+@eqx.filter_jit
+def _sums(model, task):
+    return metrics.sums(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)
+
+
+def exact_scores(
+    exact: Callable, stream: Any, batches: int, *, file: Path, progress: Callable = lambda done, count: None
+) -> list[dict[str, float]]:
+    """The mean negative log density of each test batch under its exact posterior."""
+    key = test_key()
+
+    def row(numbers: list[int]) -> list[dict]:
+        return [{"nll": float(np.mean(exact(stream, n, jax.random.fold_in(key, n))))} for n in numbers]
+
+    return rows(file, {"stream": describe(stream)}, batches, row, progress=progress)
+
+
+def summary(found: list[dict[str, float]]) -> dict[str, float]:
+    """Scores over all batches as if they were one, and the standard error of the NLL over batches."""
+    count = sum(row["count"] for row in found)
+    means = {name: sum(row[name] for row in found) / count for name in found[0] if name != "count"}
+    result = {name: mean**0.5 if name == "rmse" else mean for name, mean in means.items()}
+    each = np.array([row["nll"] / row["count"] for row in found])
+    result["nll_standard_error"] = float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else float("nan")
+    return result | {"batches": len(found), "values": count}
+
+
+def against_exact(found: list[dict[str, float]], exact: list[dict[str, float]]) -> dict[str, float]:
+    """The exact posterior's NLL, the model's on the same batches, and the gap in nats with its standard error."""
+    ours = np.array([row["nll"] / row["count"] for row in found[: len(exact)]])
+    best = np.array([row["nll"] for row in exact])
+    error = float((ours - best).std(ddof=1) / len(best) ** 0.5) if len(best) > 1 else float("nan")
+    return {
+        "nll": float(best.mean()),
+        "model_nll": float(ours.mean()),
+        "gap": float((ours - best).mean()),
+        "gap_standard_error": error,
+        "batches": len(best),
+    }

@@ -1,0 +1,27 @@
+"""One module for each experiment of the paper."""
+
+import importlib
+
+from paper.protocol import Experiment
+
+#: Names on the command line to modules.
+MODULES = {
+    "gp": "gp",
+    "gp-multiscale": "gp:MULTISCALE",
+    "sphere": "sphere",
+    "sir": "sir",
+    "gneiting": "gneiting",
+    "beijing": "beijing",
+}
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of that name.
+
+    Raises:
+        ValueError: no such experiment.
+    """
+    if name not in MODULES:
+        raise ValueError(f"`experiment` must be one of {sorted(MODULES)}, got '{name}'.")
+    module, _, attribute = MODULES[name].partition(":")
+    return getattr(importlib.import_module(f"paper.experiments.{module}"), attribute or "EXPERIMENT")

@@ -1,0 +1,114 @@
+"""Gaussian processes in the plane: on the training domain, shifted, doubled; and on two resolutions at once."""
+
+from functools import partial
+from pathlib import Path
+
+from bsatnp.simulate import GPTasks, posterior
+from paper.models import bases, bsa_tnp, conv_cnp, on_domain, others
+from paper.protocol import Experiment, Preset
+
+WIDTHS = {"s": 2}
+
+#: The paper's density on a quarter of its area.
+LITE = GPTasks(domain=(-1.0, 1.0), n_ctx=(32, 128), n_tgt=256, ctx_sizes=(128,))
+
+
+def domains(tasks: GPTasks) -> dict[str, GPTasks]:
+    """The training domain, the same 10 units away, and one twice as wide."""
+    return {"original": tasks, "shifted": tasks.shifted(10.0), "scaled": tasks.scaled(2.0)}
+
+
+def full(data: Path | None = None) -> Preset:
+    """The paper's budget."""
+    del data
+    return _full(GPTasks(), domains(GPTasks()))
+
+
+def lite(data: Path | None = None) -> Preset:
+    """3,000 steps of 8 tasks on a quarter of the area; the doubled domain is the paper's own."""
+    del data
+    return _lite(LITE, domains(LITE), {"scaled": "original"})
+
+
+def multiscale_full(data: Path | None = None) -> Preset:
+    """The budget of the authors' script, which the paper does not give: batches of 32 tasks with 128 targets."""
+    del data
+    tasks = GPTasks.multiscale(n_tgt=128, batch=32)
+    return _full(tasks, {"multiscale": tasks})
+
+
+def multiscale_lite(data: Path | None = None) -> Preset:
+    """3,000 steps of 8 tasks on the full domain."""
+    del data
+    tasks = GPTasks.multiscale(n_tgt=128)
+    return _lite(tasks, {"multiscale": tasks}, {"multiscale": "multiscale"})
+
+
+def _full(tasks, tests) -> Preset:
+    return Preset(
+        train=tasks,
+        validation=tasks,
+        tests=tests,
+        steps=100_000,
+        validate_every=10_000,
+        validation_batches=5_000,
+        test_batches=5_000,
+        peak=1e-4,
+        end=2e-5,
+        published={name: name for name in tests},
+    )
+
+
+def _lite(tasks, tests, published) -> Preset:
+    return Preset(
+        train=tasks,
+        validation=tasks,
+        tests=tests,
+        steps=3_000,
+        validate_every=500,
+        validation_batches=50,
+        test_batches=200,
+        peak=1e-3,
+        end=1e-5,
+        published=published,
+        warmup=150,
+        exact_batches=50,
+        checkpoint_every=100,
+    )
+
+
+def exact(stream, number, key):
+    """The exact posterior, given the kernel of each task."""
+    task, kernels = stream.draw(number, key=key)
+    bound = posterior(kernels, task.ctx, task.tgt, noise=stream.noise, tgt_noise=stream.tgt_noise)
+    return -bound.log_prob(task.tgt.f)
+
+
+def adapt(model, stream):
+    """Cover the stream's domain."""
+    return on_domain(model, stream.domain[0] + stream.shift, stream.domain[1] + stream.shift)
+
+
+def models(half_width: float):
+    """The models of the paper's table."""
+    ours = {"bsa-tnp": partial(bsa_tnp, WIDTHS)}
+    return ours | {"convcnp": partial(conv_cnp, half_width)} | others(WIDTHS) | bases(WIDTHS)
+
+
+EXPERIMENT = Experiment(
+    name="gp",
+    title="2-D GP",
+    models=models(2.0),
+    presets={"full": full, "lite": lite},
+    exact=exact,
+    adapt=adapt,
+)
+
+MULTISCALE = Experiment(
+    name="gp-multiscale",
+    title="Multiscale GP",
+    models=models(1.5),
+    presets={"full": multiscale_full, "lite": multiscale_lite},
+    exact=exact,
+    adapt=adapt,
+)

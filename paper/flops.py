@@ -1,0 +1,150 @@
+"""Floating-point operations and memory of training and inference on one batch, from the compiled program and counted.
+
+XLA's own count takes the body of a loop once, however often it runs, and every model here scans its blocks and its
+attention. The operations are therefore also counted in the program that JAX hands to XLA, loops in full: two for each
+multiply–add of a matrix product or a convolution, one for each element of everything else that computes.
+"""
+
+import dataclasses
+import math
+import statistics
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from bsatnp.models.base import count_parameters, trainable
+from bsatnp.simulate import GPTasks
+from bsatnp.train import learned_nll, prepare
+from paper import machine, published
+from paper.experiments.gp import EXPERIMENT
+from paper.markdown import markdown
+
+#: Primitives that move data and compute nothing.
+MOVES = {
+    *("broadcast_in_dim", "reshape", "transpose", "squeeze", "expand_dims", "concatenate", "slice", "dynamic_slice"),
+    *("dynamic_update_slice", "gather", "pad", "rev", "iota", "copy", "convert_element_type", "stop_gradient"),
+    *("device_put", "split", "bitcast_convert_type", "copy_p", "pvary", "optimization_barrier"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """Of one compiled function: operations counted with loops and by XLA, bytes of temporary memory, seconds a call."""
+
+    counted: float
+    xla: float
+    temporary: int
+    seconds: float | None = None
+
+
+def count(jaxpr: Any) -> float:
+    """Floating-point operations of a program, with every loop of known length in full."""
+    return float(sum(_count_equation(equation) for equation in jaxpr.eqns))
+
+
+def _count_equation(equation: Any) -> float:
+    name, parameters = equation.primitive.name, equation.params
+    size = max((math.prod(getattr(out.aval, "shape", ())) for out in equation.outvars), default=0)
+    if name == "dot_general":
+        (left, _), _ = parameters["dimension_numbers"]
+        return 2.0 * size * math.prod(equation.invars[0].aval.shape[axis] for axis in left)
+    if name == "conv_general_dilated":
+        kernel = equation.invars[1].aval.shape
+        out_axis = parameters["dimension_numbers"].rhs_spec[0]
+        return 2.0 * size * math.prod(kernel) / kernel[out_axis]
+    times = parameters["length"] if name == "scan" else 1
+    inner = [_count_inner(value) for value in parameters.values()]
+    inner = [number for number in inner if number is not None]
+    if inner:
+        return times * (max(inner) if name == "cond" else sum(inner))
+    if name in MOVES:
+        return 0.0
+    if name.startswith(("reduce", "arg", "cum", "sort")):
+        size = max(math.prod(getattr(x.aval, "shape", ())) for x in equation.invars)
+    return float(size)
+
+
+def _count_inner(value: Any) -> float | None:
+    """Operations of a program inside a parameter of an equation, None where there is none."""
+    if hasattr(value, "eqns"):
+        return count(value)
+    if hasattr(value, "jaxpr"):
+        return count(value.jaxpr)
+    if isinstance(value, tuple) and value and all(hasattr(part, "jaxpr") or hasattr(part, "eqns") for part in value):
+        return max(_count_inner(part) or 0.0 for part in value)
+    return None
+
+
+def cost(function: Any, *args: Any, calls: int = 0) -> Cost:
+    """What a function of pytrees of arrays costs on this device; with `calls` also their median time."""
+    program = jax.make_jaxpr(function)(*args)
+    compiled = jax.jit(function).lower(*args).compile()
+    analysis = compiled.cost_analysis()
+    memory: Any = compiled.memory_analysis()
+    seconds = []
+    for _ in range(calls and calls + 1):
+        start = time.perf_counter()
+        jax.block_until_ready(compiled(*args))
+        seconds.append(time.perf_counter() - start)
+    return Cost(
+        count(program.jaxpr),
+        float((analysis or {}).get("flops", float("nan"))),
+        int(memory.temp_size_in_bytes),
+        statistics.median(seconds[1:]) if calls else None,
+    )
+
+
+def of_model(model: Any, task: Any, *, calls: int = 0) -> tuple[Cost, Cost]:
+    """Training (loss and gradient) and inference on one batch."""
+    arrays, rest = eqx.partition(model, eqx.is_array)
+
+    def loss(parameters, arrays, task):
+        return learned_nll(eqx.combine(parameters, eqx.combine(arrays, rest)), task)[0]
+
+    def train(arrays, task):
+        parameters = trainable(eqx.combine(arrays, rest))
+        parameters = eqx.filter(parameters, eqx.is_inexact_array)
+        return eqx.filter_grad(loss)(parameters, arrays, task)
+
+    def infer(arrays, task):
+        found = jax.vmap(eqx.combine(arrays, rest))(task.ctx, task.tgt)
+        return found.mean, found.std
+
+    return cost(train, arrays, task, calls=calls), cost(infer, arrays, task, calls=calls)
+
+
+def measure(names: list[str] | None = None, *, batch: int = 8, calls: int = 0) -> dict[str, Any]:
+    """All models on the paper's 2-D GP batch: 512 context points, 1,024 targets.
+
+    Args:
+        names: models of the experiment "gp".
+        batch: tasks in the batch; the paper's 8.
+        calls: how often each function is called to time it; 0 for not.
+    """
+    names = names or ["convcnp", "tnp-d", "pt-te-tnp-32", "pt-te-tnp-128", "te-tnp", "bsa-tnp"]
+    task = GPTasks(batch=batch)(0, key=jax.random.key(0))
+    rows = []
+    for name in names:
+        model = EXPERIMENT.make(name, key=jax.random.key(0))
+        train, infer = of_model(model, prepare(model, task), calls=calls)
+        costs = {"train": dataclasses.asdict(train), "infer": dataclasses.asdict(infer)}
+        rows.append({"model": name, "parameters": count_parameters(model), **costs})
+    made = {"hardware": machine.hardware(), "versions": machine.versions(), "commit": machine.commit()}
+    return {"batch": batch, "rows": rows, **made}
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """What `measure` found beside the paper's counts, as Markdown."""
+    head = ["model", "parameters", "train GFLOP", "infer GFLOP", "paper train", "paper infer"]
+    head += ["train, XLA, loops once", "infer, XLA, loops once", "train MiB", "infer MiB", "train s", "infer s"]
+    body = []
+    for row in found["rows"]:
+        both = row["train"], row["infer"]
+        paper = published.COMPLEXITY.get(row["model"])
+        cells = [row["model"], f"{row['parameters']:,}", *(f"{c['counted'] / 1e9:.0f}" for c in both)]
+        cells += ["", ""] if paper is None else [str(paper[0]), str(paper[1])]
+        cells += [f"{c['xla'] / 1e9:.0f}" for c in both] + [f"{c['temporary'] / 2**20:,.0f}" for c in both]
+        body.append([*cells, *("" if c["seconds"] is None else f"{c['seconds']:.2f}" for c in both)])
+    return markdown(head, body)

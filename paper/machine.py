@@ -1,0 +1,57 @@
+"""What a number was obtained with: hardware, versions, commit."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jax
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def hardware() -> dict[str, Any]:
+    """The processor, the cores that may be used, and the device that computes."""
+    device = jax.devices()[0]
+    return {"cpu": _cpu(), "cores": cores(), "device": device.device_kind, "platform": device.platform}
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that compute."""
+    found = {"python": platform.python_version()}
+    for name in ("bsatnp", "jax", "jaxlib", "equinox", "optax", "numpy"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str:
+    """The commit of the code, with "+" where the code differs from it; "unknown" outside a checkout."""
+    head = _git("rev-parse", "HEAD")
+    if not head:
+        return "unknown"
+    return head + ("+" if _git("status", "--porcelain", "--untracked-files=no", "--", "bsatnp", "paper/*.py") else "")
+
+
+def _git(*words: str) -> str:
+    try:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""

@@ -1,0 +1,24 @@
+"""Tables and numbers as text."""
+
+from collections.abc import Sequence
+
+
+def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """A table."""
+    lines = [list(head), ["---"] * len(head), *body]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number with a real minus sign; nothing where there is none."""
+    return "" if value is None else f"{value:.{digits}f}".replace("-", "−")
+
+
+def error(value: float | None) -> str:
+    """A standard error behind a number."""
+    return "" if value is None else f" ± {value:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """Minutes, or hours where they are many."""
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,127 @@
+"""What an experiment is: models, streams of tasks, budgets."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import optax
+
+from bsatnp.models.base import AbstractModel
+from bsatnp.tasks import Task
+from bsatnp.train import optimizer
+
+#: `stream(step, key=key)` is a batch of tasks.
+Stream = Callable[..., Task]
+
+#: `make(key=key)` is an untrained model.
+Make = Callable[..., AbstractModel]
+
+#: Whether everything is shrunk to a few steps, to see that it runs.
+SMOKE = os.environ.get("SMOKE") == "1"
+
+
+def describe(stream: Any) -> str:
+    """The kind of a stream and its settings, without its data."""
+    fields = dataclasses.fields(stream) if dataclasses.is_dataclass(stream) else ()
+    values = {field.name: getattr(stream, field.name) for field in fields}
+    plain = {name: value for name, value in values.items() if isinstance(value, int | float | str | tuple | None)}
+    return f"{type(stream).__name__}({', '.join(f'{name}={value}' for name, value in plain.items())})"
+
+
+@functools.cache
+def _optimizer(steps: int, peak: float, end: float, warmup: int) -> optax.GradientTransformation:
+    """One object for the same numbers, so that a second run in a process compiles nothing."""
+    return optimizer(steps, peak=peak, end=end, warmup=warmup)
+
+
+@dataclasses.dataclass(frozen=True)
+class Preset:
+    """The budget of an experiment and its tasks; all models of a table get the same.
+
+    Args:
+        train: tasks to learn from.
+        validation: tasks that choose the best of the models seen on the way.
+        tests: domain to the tasks that are scored in the end, the training domain first.
+        steps: number of updates.
+        validate_every: updates between validations.
+        validation_batches: batches of one validation.
+        test_batches: batches of one test.
+        exact_batches: how many of these the exact posterior scores, where there is one.
+        peak: largest learning rate.
+        end: learning rate of the last update, after a cosine.
+        published: domain of a test to the domain of the paper's tables that it equals.
+        warmup: updates with a rising learning rate before; the paper has none.
+        checkpoint_every: updates between writings of the training state.
+    """
+
+    train: Stream
+    validation: Stream
+    tests: Mapping[str, Stream]
+    steps: int
+    validate_every: int
+    validation_batches: int
+    test_batches: int
+    peak: float
+    end: float
+    published: Mapping[str, str]
+    warmup: int = 0
+    exact_batches: int = 100
+    checkpoint_every: int = 250
+
+    def optimizer(self) -> optax.GradientTransformation:
+        """The paper's AdamW, weight decay and clipping, under this learning rate."""
+        return _optimizer(self.steps, self.peak, self.end, self.warmup)
+
+    def smoke(self) -> "Preset":
+        """A few steps of the same."""
+        few = {"steps": 4, "validate_every": 2, "checkpoint_every": 1, "warmup": min(1, self.warmup)}
+        few |= {"validation_batches": 1, "test_batches": 2, "exact_batches": 1}
+        return dataclasses.replace(self, **few)
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    """One of the paper's experiments.
+
+    Args:
+        name: what the command line calls it.
+        title: one line.
+        models: names to constructors.
+        presets: names to functions that give the budget, from the folder of the data where there is one to read.
+        exact: negative log densities of the targets `(task, tgt)` under the exact posterior of batch number n of a test
+            stream, as `exact(stream, n, key)`; None where no such thing is known.
+        adapt: gives the model for a test stream, as `adapt(model, stream)`; ConvCNP needs another grid elsewhere.
+        needs_data: whether there is real data to read.
+    """
+
+    name: str
+    title: str
+    models: Mapping[str, Make]
+    presets: Mapping[str, Callable[[Path | None], Preset]]
+    exact: Callable[[Any, int, Any], Any] | None = None
+    adapt: Callable[[AbstractModel, Any], AbstractModel] = lambda model, stream: model
+    needs_data: bool = False
+
+    def preset(self, name: str, data: Path | None = None) -> Preset:
+        """The budget of that name, or a few steps of it under SMOKE=1.
+
+        Raises:
+            ValueError: no such preset.
+        """
+        if name not in self.presets:
+            raise ValueError(f"`preset` must be one of {sorted(self.presets)} for '{self.name}', got '{name}'.")
+        preset = self.presets[name](data)
+        return preset.smoke() if SMOKE else preset
+
+    def make(self, model: str, *, key: Any) -> AbstractModel:
+        """The untrained model of that name.
+
+        Raises:
+            ValueError: no such model.
+        """
+        if model not in self.models:
+            raise ValueError(f"`model` must be one of {sorted(self.models)} for '{self.name}', got '{model}'.")
+        return self.models[model](key=key)

@@ -1,0 +1,44 @@
+"""The paper's own numbers, in `published.csv` as its extended tables give them: mean ± standard error over five seeds.
+
+`minutes` are its wall time on one RTX 4090: of training for the training domain, of the test for the others; `seconds`
+are those of one sample.
+"""
+
+import csv
+import functools
+from pathlib import Path
+
+#: (experiment, domain) → model → column → mean ± standard error, as printed.
+Numbers = dict[tuple[str, str], dict[str, dict[str, str]]]
+
+#: Floating-point operations of one training and one inference batch of the 2-D GP in units of 1e9, minutes of training,
+#: batches a second of inference.
+COMPLEXITY = {
+    "convcnp": (88, 23, 121.10, 27.56),
+    "tnp-d": (217, 72, 65.27, 63.95),
+    "pt-te-tnp-32": (310, 101, 72.40, 73.35),
+    "bsa-tnp": (94, 31, 36.98, 103.74),
+}
+
+#: ERA5 against the sparse variational GP: NLL, MAE, RMSE, coverage, seconds to fit, seconds to predict.
+SVGP = {
+    "bsa-tnp": ("-0.01±0.24", "0.19±0.04", "0.23±0.04", "0.90±0.04", "", ""),
+    "svgp": ("1.31±0.38", "0.28±0.01", "0.34±0.01", "0.71±0.05", "55.45±0.68", "0.02±0.00"),
+}
+
+
+@functools.cache
+def numbers() -> Numbers:
+    """All rows of the file."""
+    found: Numbers = {}
+    with Path(__file__).with_suffix(".csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            key = row.pop("experiment"), row.pop("domain")
+            found.setdefault(key, {})[row.pop("model")] = {name: value for name, value in row.items() if value}
+    return found
+
+
+def value(experiment: str, domain: str, model: str, column: str = "nll") -> float | None:
+    """The mean of one number, or None where the paper has none."""
+    text = numbers().get((experiment, domain), {}).get(model, {}).get(column)
+    return None if text is None else float(text.split("±")[0])

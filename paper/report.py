@@ -1,0 +1,158 @@
+"""The tables of all results beside the paper's numbers, with the budget and the hardware of each, and the curves."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from paper import flops, published
+from paper.markdown import duration, error, markdown, number
+
+#: Experiments in the order of the paper, and what their models are called in its tables.
+ORDER = ("gp", "gp-multiscale", "sphere", "sir", "sir-scaling", "era5-cnw", "era5-cwn", "beijing", "gneiting")
+
+#: Columns of scores: name in the results, heading.
+SCORES = (("mae", "MAE"), ("rmse", "RMSE"), ("coverage", "CVG@95%"), ("crps", "CRPS"), ("accuracy", "accuracy"))
+
+
+def load(folder: Path) -> list[dict[str, Any]]:
+    """All results of a folder, in the order of the paper's tables."""
+    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*/*.json"))]
+    found = [one for one in found if "tests" in one]
+
+    def place(one):
+        name, model = one["experiment"], one["model"]
+        models = [m for (e, _), rows in published.numbers().items() if e == name for m in rows]
+        last = len(models)
+        where = ORDER.index(name) if name in ORDER else len(ORDER)
+        return where, one["preset"], models.index(model) if model in models else last, model, one["seed"]
+
+    return sorted(found, key=place)
+
+
+def render(results: Sequence[dict[str, Any]]) -> str:
+    """All tables as Markdown."""
+    lines = [
+        "# Results",
+        "",
+        "Written by `python -m paper report` from the files in `paper/results/`. NLL is in nats for each value, ± its",
+        "standard error over test batches; the paper's ± is over five seeds on one RTX 4090. The gap is to the exact",
+        "posterior on the same batches. What was not obtained is absent. `+` after a commit: with changes on top.",
+    ]
+    names = [name for name in ORDER if any(one["experiment"] == name for one in results)]
+    names += sorted({one["experiment"] for one in results} - set(ORDER))
+    for name in names:
+        rows = [one for one in results if one["experiment"] == name]
+        lines += ["", f"## {rows[0]['title']}"]
+        for preset in sorted({one["preset"] for one in rows}):
+            of_preset = [one for one in rows if one["preset"] == preset]
+            lines += ["", f"### {preset} budget", "", *_budget(of_preset)]
+            for domain in dict.fromkeys(domain for one in of_preset for domain in one["tests"]):
+                lines += ["", *_table(name, domain, [one for one in of_preset if domain in one["tests"]])]
+    return "\n".join(lines) + "\n"
+
+
+def complexity(folder: Path) -> str:
+    """The table that `python -m paper flops` wrote, or nothing where it did not."""
+    path = folder / "flops.json"
+    if not path.exists():
+        return ""
+    found = json.loads(path.read_text())
+    lines = [
+        "",
+        "## Operations and memory on the 2-D GP batch",
+        "",
+        f"{found['batch']} tasks of 512 context points and 1,024 targets on {_device(found['hardware'])}, commit "
+        f"{found['commit'][:9]}. GFLOP with loops in full;",
+        "XLA's own count, which the paper gives, takes each loop once and so misses most of what runs here.",
+        "",
+        *flops.table(found),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _budget(rows: list[dict[str, Any]]) -> Iterable[str]:
+    """How each row was obtained."""
+    head = ["model", "seed", "steps", "best at", "parameters", "training", "hardware", "commit"]
+    body = []
+    for one in rows:
+        made = ", ".join(commit[:9] + ("+" if commit.endswith("+") else "") for commit in one["commits"])
+        counts = ["" if one[n] is None else f"{one[n]:,}" for n in ("steps", "best_step", "parameters")]
+        body.append(
+            [one["model"], str(one["seed"]), *counts, duration(one["train_seconds"]), _device(one["hardware"]), made]
+        )
+    return markdown(head, body)
+
+
+def _device(machine: dict[str, Any]) -> str:
+    return machine["device"] if machine["platform"] != "cpu" else f"{machine['cores']} cores of {machine['cpu']}"
+
+
+def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:
+    """Scores on one domain."""
+    theirs = rows[0]["published"].get(domain)
+    paper = published.numbers().get((name, theirs), {}) if theirs is not None else {}
+    scores = [pair for pair in SCORES if any(pair[0] in one["tests"][domain] for one in rows)]
+    bounds = [one["exact"][domain] for one in rows if one.get("exact") and domain in one["exact"]]
+    head = ["model", "seed", "NLL", *(["gap"] if bounds else []), *(title for _, title in scores)]
+    if paper:
+        head += ["paper NLL", *(f"paper {title}" for column, title in scores if _given(paper, column))]
+    body = []
+    for one in rows:
+        test, bound = one["tests"][domain], (one.get("exact") or {}).get(domain)
+        cells = [one["model"], str(one["seed"]), number(test["nll"], 3) + error(test.get("nll_standard_error"))]
+        cells += [number(bound["gap"], 3) if bound else ""] if bounds else []
+        cells += [number(test.get(column), 3) for column, _ in scores]
+        if paper:
+            printed = paper.get(one["model"], {})
+            columns = ["nll", *(column for column, _ in scores if _given(paper, column))]
+            cells += [printed.get(column, "").replace("-", "−") for column in columns]
+        body.append(cells)
+    note = f", the paper's {theirs} domain" if theirs not in (None, domain) else ""
+    bound = f" Exact posterior: {number(bounds[0]['nll'], 3)} on {bounds[0]['batches']} batches." if bounds else ""
+    batches = rows[0]["tests"][domain]["batches"]
+    lines = [f"**{domain}**{note}: {batches:,} test batches.{bound}", "", *markdown(head, body)]
+    missing = [f"{model} {row['nll'].replace('-', '−')}" for model, row in paper.items() if "nll" in row]
+    missing = [text for text in missing if text.split()[0] not in {one["model"] for one in rows}]
+    return [*lines, "", f"Only in the paper: {'; '.join(missing)}."] if missing else lines
+
+
+def _given(paper: dict[str, dict[str, str]], column: str) -> bool:
+    return any(column in row for row in paper.values())
+
+
+def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
+    """A picture for each experiment and budget: validation NLL against steps for all models."""
+    import matplotlib.pyplot as plt
+
+    made = []
+    for name, preset in sorted({(one["experiment"], one["preset"]) for one in results}):
+        rows = [one for one in results if (one["experiment"], one["preset"]) == (name, preset)]
+        rows = [one for one in rows if len(one["history"]) > 2]
+        if not rows:
+            continue
+        figure, axis = plt.subplots(figsize=(6.5, 4), layout="constrained")
+        styles = ("-", "--", ":", "-.")
+        models = list(dict.fromkeys(one["model"] for one in rows))
+        for one in rows:
+            number = models.index(one["model"])
+            steps = [row["step"] for row in one["history"]]
+            values = [row["validation_nll"] for row in one["history"]]
+            label = f"{one['model']}, seed {one['seed']}"
+            axis.plot(steps, values, styles[number // 7 % 4], color=_COLOURS[number % 7], lw=1.6, label=label)
+        bound = next((b["nll"] for one in rows for b in (one.get("exact") or {}).values()), None)
+        if bound is not None:
+            axis.axhline(bound, color="0.4", lw=1, label="exact posterior (first test domain)")
+        axis.set(xlabel="updates", ylabel="validation NLL, nats a value", title=f"{rows[0]['title']}, {preset} budget")
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize="small")
+        folder.mkdir(parents=True, exist_ok=True)
+        made.append(folder / f"convergence-{name}-{preset}.png")
+        figure.savefig(made[-1], dpi=130)
+        plt.close(figure)
+    return made
+
+
+#: Okabe and Ito's colours, which those who see fewer can tell apart.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -1,0 +1,214 @@
+"""Train a model of an experiment, test it, and write one JSON; go on where an earlier call was stopped."""
+
+import dataclasses
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bsatnp import checkpoint
+from bsatnp.models.base import count_parameters
+from bsatnp.train import fit
+from paper import machine
+from paper.evaluation import against_exact, digest, exact_scores, scores, summary
+from paper.experiments import experiment as find
+from paper.protocol import SMOKE, Experiment, Preset, describe
+
+RESULTS = machine.ROOT / "paper" / "results"
+RUNS = machine.ROOT / "runs"
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """One row of a table: a model of an experiment, a budget and a seed, and where its files are.
+
+    Args:
+        experiment: its name.
+        model: its name.
+        preset: "full" is the paper's budget.
+        seed: chooses weights and training tasks; the test tasks are the same for all.
+        data: folder of real data, where there is some to read.
+        results: folder of the JSON files.
+        runs: folder of training states, models and half-finished tests.
+    """
+
+    experiment: str
+    model: str
+    preset: str
+    seed: int
+    data: Path | None = None
+    results: Path = RESULTS
+    runs: Path = RUNS
+
+    @property
+    def name(self) -> str:
+        """The stem of its files."""
+        return f"{self.model}-{self.preset}-seed{self.seed}" + ("-smoke" if SMOKE else "")
+
+    @property
+    def folder(self) -> Path:
+        """Where the training state is."""
+        return self.runs / self.experiment / self.name
+
+    @property
+    def result(self) -> Path:
+        """The JSON of its result. A smoke run leaves its result with its state."""
+        return (self.folder if SMOKE else self.results / self.experiment) / f"{self.name}.json"
+
+    @property
+    def trained(self) -> Path:
+        """The model with the best validation score of the finished training."""
+        return self.folder / "model.npz"
+
+
+def run(
+    job: Job, *, minutes: float | None = None, stop: Callable[[int], bool] | None = None, progress: bool = True
+) -> dict[str, Any] | None:
+    """Train, test and write; None where it was stopped on the way, so that the same call goes on from there.
+
+    Args:
+        job: what to run.
+        minutes: stop training after this long.
+        stop: called with the number of updates made; training stops when it gives True.
+        progress: whether to show bars and lines.
+    """
+    if job.result.exists():
+        _say(f"{job.result} is there already.", progress)
+        return json.loads(job.result.read_text())
+    experiment = find(job.experiment)
+    preset = experiment.preset(job.preset, job.data)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    if not _train(job, experiment, preset, minutes, stop, progress=progress):
+        _say(f"{job.name} was stopped before its end; the same command goes on.", progress)
+        return None
+    result = _facts(job, experiment, preset) | _test(job, experiment, preset, progress=progress)
+    write(job.result, result)
+    _say(f"{job.result} written.", progress)
+    return result
+
+
+def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
+    """Whether the training is finished; its history, wall time and best model are then in the folder of the job."""
+    if job.trained.exists():
+        return True
+    key_model, key_fit = jax.random.split(jax.random.key(job.seed))
+    with (job.folder / "parts.jsonl").open("a") as file:
+        part = {"hardware": machine.hardware(), "versions": machine.versions(), "commit": machine.commit()}
+        file.write(json.dumps(part) + "\n")
+    start = time.monotonic()
+
+    def enough(step, row, model):
+        late = minutes is not None and time.monotonic() - start > 60 * minutes
+        return late or (stop is not None and stop(step))
+
+    done = fit(
+        experiment.adapt(experiment.make(job.model, key=key_model), preset.train),
+        preset.train,
+        steps=preset.steps,
+        key=key_fit,
+        optimizer=preset.optimizer(),
+        validation=preset.validation,
+        validate_every=preset.validate_every,
+        validation_batches=preset.validation_batches,
+        log_every=1 if SMOKE else 50,
+        callbacks=(enough,),
+        checkpoint=job.folder / "state.npz",
+        checkpoint_every=preset.checkpoint_every,
+        progress=progress,
+    )
+    if done.steps < preset.steps:
+        return False
+    write(job.folder / "history.json", done.history)
+    checkpoint.save(job.trained, done.best)
+    return True
+
+
+def _facts(job: Job, experiment: Experiment, preset: Preset) -> dict[str, Any]:
+    """What the result was obtained with."""
+    history = json.loads((job.folder / "history.json").read_text())
+    parts = [json.loads(line) for line in (job.folder / "parts.jsonl").read_text().splitlines()]
+    validated = [row for row in history if "validation_nll" in row]
+    best = min(validated, key=lambda row: row["validation_nll"])
+    budget = {
+        field.name: getattr(preset, field.name)
+        for field in dataclasses.fields(preset)
+        if isinstance(getattr(preset, field.name), int | float)
+    }
+    return {
+        "experiment": job.experiment,
+        "title": experiment.title,
+        "model": job.model,
+        "preset": job.preset,
+        "smoke": SMOKE,
+        "seed": job.seed,
+        "steps": history[-1]["step"],
+        "budget": budget,
+        "published": dict(preset.published),
+        "streams": {name: describe(stream) for name, stream in {"train": preset.train, **preset.tests}.items()},
+        "parameters": count_parameters(checkpoint.load(job.trained)),
+        "train_seconds": history[-1]["seconds"],
+        "best_step": best["step"],
+        "hardware": parts[-1]["hardware"],
+        "versions": parts[-1]["versions"],
+        "commits": list(dict.fromkeys(part["commit"] for part in parts)),
+        "parts": len(parts),
+        "history": [
+            {name: row[name] for name in ("step", "loss", "learning_rate", "seconds", "validation_nll") if name in row}
+            for row in validated
+        ],
+    }
+
+
+def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -> dict[str, Any]:
+    """Scores on every domain, and the gap to the exact posterior on the same batches."""
+    model, name = checkpoint.load(job.trained), digest(job.trained)
+    tests, bounds, seconds = {}, {}, {}
+    for domain, stream in preset.tests.items():
+        start = time.perf_counter()
+        say = _counter(f"{job.name}: {domain}", progress)
+        file = job.folder / f"test-{domain}.jsonl"
+        fitting = experiment.adapt(model, stream)
+        found = scores(fitting, stream, preset.test_batches, file=file, model_digest=name, progress=say)
+        tests[domain] = summary(found)
+        seconds[domain] = time.perf_counter() - start
+        if experiment.exact is not None:
+            exact = exact_scores(
+                experiment.exact,
+                stream,
+                min(preset.exact_batches, preset.test_batches),
+                file=job.runs / job.experiment / f"exact-{job.preset}-{domain}{'-smoke' if SMOKE else ''}.jsonl",
+                progress=_counter(f"exact posterior: {domain}", progress),
+            )
+            bounds[domain] = against_exact(found, exact)
+    return {"tests": tests, "exact": bounds or None, "test_seconds": seconds}
+
+
+def write(path: Path, value: Any) -> None:
+    """Write JSON whole or not at all; numbers that are not finite become null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}")
+    beside.write_text(json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
+    beside.replace(path)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _counter(what: str, progress: bool) -> Callable[[int, int], None]:  # noqa: FBT001
+    return lambda done, count: _say(f"{what}: {done} of {count} batches", progress)
+
+
+def _say(text: str, progress: bool) -> None:  # noqa: FBT001
+    if progress:
+        print(text, file=sys.stderr, flush=True)

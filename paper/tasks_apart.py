@@ -1,0 +1,126 @@
+"""Test a method that is fitted to each task apart, on the first test batches of an experiment."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from bsatnp import metrics
+from bsatnp.likelihoods import Gaussian
+from bsatnp.tasks import Task
+from paper import baselines, machine
+from paper.evaluation import against_exact, exact_scores, rows, summary, test_key
+from paper.experiments import experiment as find
+from paper.protocol import describe
+from paper.runner import RESULTS, RUNS, write
+
+#: Names of methods in the results.
+METHODS = ("gp-known", "gp-fitted", "svgp")
+
+
+def run(
+    name: str,
+    method: str,
+    preset: str,
+    *,
+    batches: int,
+    data: Path | None = None,
+    results: Path = RESULTS,
+    runs: Path = RUNS,
+    sparse: baselines.Sparse = baselines.Sparse(),  # noqa: B008
+    progress: Callable[[int, int], None] = lambda done, count: None,
+) -> dict[str, Any]:
+    """Scores on every domain of a preset, written as one JSON like that of a model.
+
+    Args:
+        name: of the experiment.
+        method: "gp-known" for the exact posterior with the true kernel by tinygp, "gp-fitted" with one fitted to the
+            context, "svgp" for the paper's sparse process by GPJax.
+        preset: whose test batches.
+        batches: how many of them.
+        data: folder of real data.
+        results: folder of the results.
+        runs: folder of half-finished ones.
+        sparse: settings of "svgp".
+        progress: called with (batches done, batches).
+
+    Raises:
+        ValueError: no such method; an experiment whose process is not known to "gp-known".
+    """
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {METHODS}, got '{method}'.")
+    experiment = find(name)
+    chosen = experiment.preset(preset, data)
+    if method == "gp-known" and experiment.exact is None:
+        raise ValueError(f"`method` must be fitted where no process is known, as in '{name}', got 'gp-known'.")
+    tests, bounds, seconds = {}, {}, {"fit": [], "predict": []}
+    for domain, stream in chosen.tests.items():
+        facts = {"stream": describe(stream), "sparse": str(sparse) if method == "svgp" else ""}
+        file = runs / name / f"{method}-{preset}-{domain}.jsonl"
+        one = partial(_batch, method, stream, sparse)
+        found = rows(file, facts, batches, lambda numbers, one=one: [one(n) for n in numbers], progress=progress)
+        for kind in seconds:
+            seconds[kind] += [row.pop(f"{kind}_seconds") / row.pop(f"{kind}_tasks") for row in map(dict, found)]
+        clean = [{k: v for k, v in row.items() if not k.endswith(("_seconds", "_tasks"))} for row in found]
+        tests[domain] = summary(clean)
+        if experiment.exact is not None:
+            file = runs / name / f"exact-{preset}-{domain}-{batches}.jsonl"
+            bounds[domain] = against_exact(clean, exact_scores(experiment.exact, stream, batches, file=file))
+    result = {
+        "experiment": name,
+        "title": experiment.title,
+        "model": method,
+        "preset": preset,
+        "smoke": False,
+        "seed": 0,
+        "steps": sparse.steps if method == "svgp" else 0,
+        "budget": {"batches": batches, **{f"{kind}_seconds": float(np.mean(s)) for kind, s in seconds.items()}},
+        "published": dict(chosen.published),
+        "parameters": None,
+        "train_seconds": float(np.sum(seconds["fit"])),
+        "best_step": None,
+        "hardware": machine.hardware(),
+        "versions": machine.versions(),
+        "commits": [machine.commit()],
+        "parts": 1,
+        "history": [],
+        "tests": tests,
+        "exact": bounds or None,
+    }
+    write(results / name / f"{method}-{preset}-seed0.json", result)
+    return json.loads(json.dumps(result))
+
+
+def _batch(method: str, stream: Any, sparse: baselines.Sparse, number: int) -> dict[str, float]:
+    """Sums of scores over the tasks of one batch, and how long they took."""
+    key = jax.random.fold_in(test_key(), number)
+    task, process = stream.draw(number, key=key) if hasattr(stream, "draw") else (stream(number, key=key), None)
+    total: dict[str, float] = {"count": 0, "fit_seconds": 0.0, "predict_seconds": 0.0}
+    size = len(task.ctx.mask)
+    for row in range(size):
+        one = jax.tree.map(lambda leaf, row=row: leaf[row], task)
+        forecast = _forecast(method, stream, sparse, one, jax.tree.map(lambda x, row=row: x[row], process), key)
+        pred = Gaussian(forecast.mean[:, None].astype(np.float32), forecast.std[:, None].astype(np.float32))
+        scored = jax.device_get(metrics.sums(pred, one.tgt.f, one.tgt.observed))
+        for name, term in scored.terms.items():
+            total[name] = total.get(name, 0.0) + float(term)
+        total["count"] += int(scored.count)
+        total["fit_seconds"] += forecast.fit_seconds
+        total["predict_seconds"] += forecast.predict_seconds
+    return total | {"fit_tasks": size, "predict_tasks": size}
+
+
+def _forecast(method: str, stream: Any, sparse: Any, task: Task, process: Any, key: Any) -> baselines.Forecast:
+    if method == "svgp":
+        return baselines.sparse(task.ctx, task.tgt, key=key, settings=sparse)
+    if method == "gp-fitted":
+        return baselines.fitted(task.ctx, task.tgt)
+    if hasattr(process, "kernel"):  # of the Gneiting process
+        noise = float(process.noise)
+        options = {"noise": noise, "mean": process.mean, "tgt_noise": noise if stream.noisy_tgt else 0.0}
+        return baselines.known(process.kernel, task.ctx, task.tgt, **options)
+    return baselines.known(process, task.ctx, task.tgt, noise=stream.noise, tgt_noise=stream.tgt_noise)

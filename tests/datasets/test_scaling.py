@@ -1,0 +1,60 @@
+"""Scalers: there and back, constants, and what they refuse."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from bsatnp.datasets import MinMax, Standard
+
+VALUES = np.random.default_rng(0).normal(3, 5, (20, 2))
+
+
+def test_standard_equals_scikit_learn():
+    ours, theirs = Standard.fit(VALUES), StandardScaler().fit(VALUES)
+    np.testing.assert_allclose(ours.transform(VALUES), theirs.transform(VALUES), atol=1e-12)  # pyright: ignore
+    np.testing.assert_allclose(ours.inverse(ours.transform(VALUES[:3])), VALUES[:3])
+
+
+@pytest.mark.parametrize("make", [MinMax.fit, Standard.fit])
+@pytest.mark.parametrize(
+    "constant", [np.zeros(3), np.full(3, 7.0), np.array([0.3, 0.1 + 0.2, 0.3]), np.array([0, 5e-324, 0])]
+)
+def test_c4_a_column_that_is_constant_rounding_aside_keeps_its_unit(make, constant):
+    scaler = make(np.stack([constant, np.arange(3.0)], 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scaled = scaler.transform(np.array([[constant[0] + 2.0, 1.0]]))
+    np.testing.assert_allclose(scaled[0, 0], 2.0)
+    assert scaler.width[0] == 1 and scaler.width[1] != 1
+
+
+@pytest.mark.parametrize("make", [MinMax.fit, Standard.fit])
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (np.ma.array(VALUES, mask=VALUES > 8), "`values` must be finite, got .* NaN, infinite or masked values"),
+        (np.where(VALUES > 8, np.nan, VALUES), "`values` must be finite"),
+        (VALUES[:0], r"`values` must have axes \(row, dim\) and at least one row, got shape \(0, 2\)"),
+        (VALUES[:, 0], r"got shape \(20,\)"),
+    ],
+)
+def test_c1_values_that_cannot_be_fitted(make, values, says):
+    with pytest.raises(ValueError, match=says):
+        make(values)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: MinMax(np.zeros(2), np.ones(3)), r"`low` and `high` must be finite .* got \(2,\) and \(3,\)"),
+        (lambda: MinMax(np.ones(2), np.zeros(2)), "`high` must be no smaller than `low`"),
+        (lambda: Standard(np.zeros(2), np.array([1, np.nan])), "`mean` and `std` must be finite"),
+        (lambda: Standard(np.zeros(1), -np.ones(1)), "`std` must not be negative"),
+        (lambda: Standard.fit(VALUES).transform(VALUES[:, :1]), "`values` must have 2 columns"),
+    ],
+)
+def test_scalers_that_are_none(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()

@@ -1,0 +1,98 @@
+"""Points of every kind of number: invariants are those of float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bsatnp.groups import SO3, Cyclic, Euclidean, On, Permutation, Scaling, Translation
+
+KINDS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.float16, jnp.bfloat16, np.float32]
+LOW, HIGH = np.array([[3, 5], [1, 90]]), np.array([[120, 7], [100, 4]])
+
+GROUPS = {
+    "Translation": (Translation(2), lambda p, q: p - q),
+    "Euclidean": (Euclidean(2), lambda p, q: np.sqrt(((p - q) ** 2).sum(-1, keepdims=True))),
+    "Cyclic": (
+        Cyclic(24.0),
+        lambda p, q: np.stack([np.sin(a := (p - q)[:, 0] * np.pi / 12), 1 - np.cos(a)], -1) * 12 / np.pi,
+    ),
+    "Scaling": (Scaling(2), lambda p, q: np.log(p / q)),
+    "Permutation": (Permutation(128), lambda p, q: (p[:, :1] != q[:, :1]).astype(float)),
+    "SO3": (SO3(), None),
+}
+
+
+def angle(p, q):
+    """Of (longitude, latitude) in degrees, from unit vectors."""
+    (a, b), (c, d) = (np.radians(x).T for x in (p, q))
+    x, y = (np.stack([np.cos(v) * np.cos(u), np.cos(v) * np.sin(u), np.sin(v)]) for u, v in ((a, b), (c, d)))
+    return np.degrees(np.arctan2(np.linalg.norm(np.cross(x.T, y.T), axis=-1), (x * y).sum(0)))[:, None]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
+@pytest.mark.parametrize("name", GROUPS)
+def test_a19_invariants_of_narrow_and_unsigned_numbers(name, kind):
+    group, formula = GROUPS[name]
+    width = {"Cyclic": 1, "Permutation": 1}.get(name, 2)
+    for p, q in ((LOW, HIGH), (HIGH, LOW), (LOW, LOW)):
+        p, q = (x[:, :width] for x in (p, q))
+        if name == "SO3":
+            p, q = np.minimum(p, [120, 90]), np.minimum(q, [120, 90])
+        got = jax.vmap(group.invariants)(jnp.asarray(p.astype(kind)), jnp.asarray(q.astype(kind)))
+        exact = (formula or angle)(p.astype(np.float64), q.astype(np.float64))
+        rough = jnp.issubdtype(got.dtype, jnp.floating) and got.dtype.itemsize == 2
+        np.testing.assert_allclose(np.asarray(got, np.float64), exact, rtol=2e-2 if rough else 1e-5, atol=1e-4)
+
+
+def test_a19_whole_numbers_whose_difference_does_not_fit(monkeypatch):
+    top, bottom = jnp.asarray([2**31 - 1], jnp.int32), jnp.asarray([-(2**31)], jnp.int32)
+    np.testing.assert_allclose(Translation(1).invariants(top, bottom), [2.0**32], rtol=1e-6)
+    high, low = jnp.asarray([2**32 - 1], jnp.uint32), jnp.asarray([3], jnp.uint32)
+    np.testing.assert_allclose(Translation(1).invariants(low, high), [4.0 - 2.0**32], rtol=1e-6)
+    near = jnp.asarray([2**31 - 1], jnp.int32), jnp.asarray([2**31 - 31], jnp.int32)
+    np.testing.assert_array_equal(Translation(1).invariants(*near), [30.0])
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # numbers are asked for, booleans do no harm
+    flags = jnp.asarray([True]), jnp.asarray([False])
+    np.testing.assert_array_equal(Translation(1).invariants(*flags), [1.0])
+
+
+def test_a15_distances_of_half_floats_do_not_overflow():
+    """Squares of float16 overflow from 256 on."""
+    p, q = jnp.asarray([1000.0, 0.0], jnp.float16), jnp.asarray([0.0, 0.0], jnp.float16)
+    np.testing.assert_allclose(Euclidean(2).invariants(p, q), [1000.0])
+
+
+def test_checks_look_at_concrete_points_inside_a_compiled_function():
+    def inside(group, points):
+        points = jnp.asarray(points)
+        jax.jit(lambda: group.check(points))()
+
+    for group, points in (
+        (SO3(), [[0, 90.0]]),
+        (SO3(3), [[1.0, 0, 0]]),
+        (Scaling(1), [[2.0]]),
+        (Permutation(2), [[True]]),
+    ):
+        inside(group, points)
+    for group, points in ((SO3(), [[0, 91.0]]), (SO3(3), [[2.0, 0, 0]]), (Scaling(1), [[0]]), (Permutation(2), [[2]])):
+        with pytest.raises(ValueError, match="Points of"):
+            inside(group, points)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Translation(1.5), "`dim` must be a whole number, got 1.5"),  # pyright: ignore
+        (lambda: Permutation(2.5), "`size` must be a whole number, got 2.5"),  # pyright: ignore
+        (lambda: Euclidean(True), "`dim` must be a whole number, got True"),
+        (lambda: Cyclic(float("inf")), "`period` must be positive, got inf"),
+        (lambda: Cyclic(float("nan")), "`period` must be positive, got nan"),
+        (lambda: On(3, Translation(1)), "`component` must be the name of a component, got 3"),  # pyright: ignore
+        (lambda: On("s", 3), "`group` must have the method `invariants`, got int"),
+    ],
+)
+def test_what_is_no_group_is_named(make, says, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with pytest.raises(ValueError, match=says):
+        make()

@@ -1,0 +1,37 @@
+"""Operations against counts by hand."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from paper.flops import cost, count
+
+
+def counted(function, *shapes):
+    return count(jax.make_jaxpr(function)(*(jnp.zeros(shape) for shape in shapes)).jaxpr)
+
+
+def looped(a, b):
+    return jax.lax.scan(lambda x, _: (jnp.matmul(a, x), None), b, None, length=10)[0]
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "expected"),
+    [
+        (jnp.matmul, [(3, 4), (4, 5)], 2 * 3 * 4 * 5),
+        (jax.vmap(jnp.matmul), [(7, 3, 4), (7, 4, 5)], 7 * 2 * 3 * 4 * 5),
+        (lambda x: jnp.exp(x).reshape(6, 2).sum(0), [(3, 4)], 12 + 12),
+        (looped, [(4, 4), (4, 5)], 10 * 2 * 4 * 4 * 5),
+        (jax.jit(looped), [(4, 4), (4, 5)], 10 * 2 * 4 * 4 * 5),
+        (lambda x, k: jax.lax.conv(x, k, (1, 1), "SAME"), [(2, 3, 8, 8), (5, 3, 3, 3)], 2 * (2 * 5 * 64) * 3 * 9),
+        (jax.grad(lambda a, b: jnp.matmul(a, b).sum(), (0, 1)), [(3, 4), (4, 5)], 3 * 2 * 60 + 15),
+    ],
+)
+def test_operations_are_those_counted_by_hand(function, shapes, expected):
+    assert counted(function, *shapes) == expected
+
+
+def test_cost_is_of_the_compiled_function():
+    found = cost(jnp.matmul, jnp.ones((64, 32)), jnp.ones((32, 16)), calls=2)
+    assert found.counted == 2 * 64 * 32 * 16 and found.xla >= found.counted * 0.9
+    assert found.seconds is not None and found.seconds > 0 and found.temporary >= 0

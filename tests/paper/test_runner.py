@@ -1,0 +1,117 @@
+"""The runner end to end: stop, go on, test, write; and the command line and the report on what it wrote."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from paper import evaluation, runner
+from paper.__main__ import main
+from paper.report import convergence, load, render
+from paper.runner import run
+
+#: What every result says.
+FIELDS = {
+    *("experiment", "title", "model", "preset", "smoke", "seed", "steps", "budget", "published", "streams"),
+    *("parameters", "train_seconds", "best_step", "hardware", "versions", "commits", "parts", "history"),
+    *("tests", "exact", "test_seconds"),
+}
+
+
+@pytest.fixture
+def finished(job):
+    result = run(job, progress=False)
+    assert result is not None
+    return job, result
+
+
+def test_a_stopped_run_goes_on_to_the_same_result(job, tmp_path):
+    other = dataclasses.replace(job, results=tmp_path / "uncut", runs=tmp_path / "uncut runs")
+    uncut = run(other, progress=False)
+    assert run(job, stop=lambda step: step >= 2, progress=False) is None
+    assert not job.result.exists() and (job.folder / "state.npz").exists()
+    cut = run(job, progress=False)
+    assert uncut is not None and cut is not None
+    assert cut["tests"] == uncut["tests"] and cut["exact"] == uncut["exact"]
+    assert [row["validation_nll"] for row in cut["history"]] == [row["validation_nll"] for row in uncut["history"]]
+    assert (cut["parts"], uncut["parts"]) == (2, 1)
+
+
+def test_the_result_is_complete_and_whole(finished, tmp_path):
+    job, result = finished
+    assert json.loads(job.result.read_text()) == result
+    assert set(result) == FIELDS
+    assert result["hardware"]["cores"] >= 1 and result["versions"]["jax"] and result["commits"]
+    assert list(result["tests"]) == ["original", "shifted", "scaled"]
+    for scores in result["tests"].values():
+        assert {"nll", "nll_standard_error", "mae", "rmse", "coverage", "crps", "batches", "values"} <= set(scores)
+    assert result["tests"]["original"]["nll"] == pytest.approx(result["tests"]["shifted"]["nll"], abs=1e-4)
+    gap = result["exact"]["original"]
+    assert gap["gap"] == pytest.approx(gap["model_nll"] - gap["nll"]) and gap["gap"] > 0
+    assert len(result["history"]) == 3
+    again = run(job, progress=False)  # from the file, without training
+    assert again == result
+
+    # an evaluation that was cut goes on: the rows that are there are not made anew
+    file = job.folder / "test-original.jsonl"
+    lines = file.read_text().splitlines()
+    first = json.loads(lines[1])
+    lines[1] = json.dumps(first | {"nll": first["nll"] + 1.0})
+    file.write_text("\n".join(lines[:2]) + "\n" + lines[2][:10])
+    job.result.unlink()
+    resumed = run(job, progress=False)
+    assert resumed is not None
+    moved = (resumed["tests"]["original"]["nll"] - result["tests"]["original"]["nll"]) * first["count"] * 3
+    assert moved == pytest.approx(1.0, rel=1e-3)
+
+    # the report renders it beside the paper's numbers
+    results = load(job.results)
+    text = render(results)
+    assert "## 2-D GP" in text and "−0.32±0.00" in text and "tnp-d −0.27±0.01" in text
+    assert f"{result['tests']['original']['nll']:.3f}".replace("-", "−") in text
+    (picture,) = convergence(results, tmp_path / "figures")
+    assert picture.stat().st_size > 1000
+    assert main(["report", "--results", str(job.results), "--out", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "REPORT.md").read_text() == text
+
+
+def test_the_command_line_runs_and_refuses(job, capsys):
+    folders = ["--results", str(job.results), "--runs", str(job.runs), "--quiet", "--seed", "3"]
+    assert main(["run", "gp", "--model", "bsa-tnp", "--minutes", "0", *folders]) == 3
+    assert not job.result.exists()
+    assert main(["run", "gp", "--model", "bsa-tnp", *folders]) == 0
+    assert job.result.exists() and "original: NLL" in capsys.readouterr().out
+    assert main(["run", "gp", "--model", "nobody", *folders]) == 2
+    assert "`model`" in capsys.readouterr().err
+    assert main(["list"]) == 0
+    assert "gneiting: bsa-tnp-embed" in capsys.readouterr().out
+
+
+def test_a_smoke_run_leaves_nothing_among_the_results(job, monkeypatch):
+    monkeypatch.setattr(runner, "SMOKE", True)
+    assert job.result.parent == job.folder and job.name.endswith("-smoke")
+
+
+def test_summary_is_one_mean_over_all_values():
+    found = [{"nll": 2.0, "rmse": 8.0, "count": 2}, {"nll": 6.0, "rmse": 10.0, "count": 4}]
+    scores = evaluation.summary(found)
+    assert scores["nll"] == 8 / 6 and scores["rmse"] == 3**0.5
+    assert scores["nll_standard_error"] == pytest.approx(np.std([1.0, 1.5], ddof=1) / 2**0.5)
+    bound = evaluation.against_exact(found, [{"nll": 0.5}, {"nll": 1.5}])
+    assert bound["gap"] == pytest.approx(0.25) and bound["nll"] == 1.0
+
+
+def test_rows_for_other_facts_are_made_anew(tmp_path):
+    made = []
+
+    def row(numbers):
+        made.extend(numbers)
+        return [{"n": n} for n in numbers]
+
+    file, silent = tmp_path / "rows.jsonl", lambda done, count: None
+    assert evaluation.rows(file, {"a": 1}, 3, row, progress=silent) == [{"n": n} for n in range(3)]
+    evaluation.rows(file, {"a": 1}, 4, row, progress=silent)
+    assert made == [0, 1, 2, 3]
+    evaluation.rows(file, {"a": 2}, 2, row, progress=silent)
+    assert made == [0, 1, 2, 3, 0, 1]
