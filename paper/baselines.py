@@ -57,7 +57,7 @@ def known(
     """The exact posterior by tinygp, given the kernel of one pair of points, the mean and the noise."""
     import tinygp
 
-    with jax.enable_x64(True):
+    with jax.enable_x64(True):  # noqa: FBT003
         kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), kernel)
         x, y = map(jnp.asarray, observed(ctx))
 
@@ -90,7 +90,7 @@ def fitted(ctx: Points, tgt: Points, *, steps: int = 200, learning_rate: float =
 
     The kernel has a variance, a scale for each input, and there is noise in context and targets.
     """
-    with jax.enable_x64(True):
+    with jax.enable_x64(True):  # noqa: FBT003
         x, y = map(jnp.asarray, observed(ctx))
         start = time.perf_counter()
         size, shift = _scale(np.asarray(y)), float(np.mean(y))
@@ -144,7 +144,7 @@ def sparse(ctx: Points, tgt: Points, *, key: Any, settings: Sparse = Sparse()) -
     """
     import gpjax
 
-    with jax.enable_x64(True):
+    with jax.enable_x64(True):  # noqa: FBT003
         x, y = map(jnp.asarray, observed(ctx))
         start = time.perf_counter()
         width, hour = x.shape[1], (ctx.index["x"].shape[-1] - 1 if "x" in ctx.index else None)

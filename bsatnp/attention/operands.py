@@ -20,6 +20,11 @@ class Operands(eqx.Module):
     k_index: Any
     scale: float = eqx.field(static=True)
 
+    @property
+    def held(self) -> int:
+        """Numbers held for each pair at once: one for each head, or the `width` that the score declares."""
+        return max(self.q.shape[-3], getattr(self.score, "width", 0))
+
     def dots(self) -> Array:
         """Scaled dot products of all pairs `(head, q, k)`, in float32 or wider."""
         return product("hqd,hkd->hqk", self.q, self.k) * self.scale

@@ -147,7 +147,7 @@ def _forward(operands: Operands, mask, tile):
         operands = _by_column(operands)
         head, n_q = operands.q.shape[-3:-1]
         n_k, value = operands.v.shape[-2:]
-        q_tile, k_tile = tiles.choose(n_q, n_k, head * math.prod(sizes), tile)
+        q_tile, k_tile = tiles.choose(n_q, n_k, operands.held * math.prod(sizes), tile)
         wide = widened(operands.q.dtype)
 
         def queries(i, carry):
@@ -201,7 +201,7 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
         sizes = tuple(level.size for level in levels)
         head, n_q = operands.q.shape[-3:-1]
         n_k = operands.k.shape[-2]
-        q_tile, k_tile = tiles.choose(n_q, n_k, head * math.prod(sizes), tile)
+        q_tile, k_tile = tiles.choose(n_q, n_k, operands.held * math.prod(sizes), tile)
         blank = _blank(operands, wanted, levels, leaves, structure)
         operands = _by_column(operands)
 

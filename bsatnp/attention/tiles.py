@@ -26,7 +26,7 @@ def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None) -> tuple
     Args:
         n_q: number of queries.
         n_k: number of keys.
-        rows: heads times batch, all held at once.
+        rows: numbers held for each pair (its heads, or what its score needs), times batch.
         tile: the caller's wish, or None for the measured default.
     """
     if tile is None:

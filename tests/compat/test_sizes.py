@@ -12,6 +12,7 @@ from bsatnp.groups import SO3, TimeShift, Translation
 from bsatnp.layers import Identity
 from bsatnp.tasks import Points
 from tests.compat import oracle
+from tests.compat.test_dl4bi import load
 
 RNG = np.random.default_rng(9)
 N, WIDTHS = 12, {"x": 3, "s": 2, "t": 1}
@@ -136,3 +137,22 @@ def test_the_numbers_are_those_of_numpy(name):
     assert np.abs(np.asarray(mean)).max() > 0.1
     for ours, theirs in ((got.mean, mean), (got.std, std)):
         assert np.linalg.norm(np.asarray(ours) - theirs) / np.linalg.norm(theirs) < 2e-5
+
+
+PLANAR = {"heads": 4, "distances": {"s": difference}, "embed": []}
+REFERENCES = {
+    "bsatnp_s2": lambda *a: oracle.bsa_tnp(*a, **PLANAR),
+    "tnpd_s2": lambda *a: oracle.tnp_d(*a, heads=4),
+    "tetnp_s2": lambda *a: oracle.te_tnp(*a, heads=8),
+    "pttetnp_s2": lambda *a: oracle.te_tnp(*a, heads=8),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_numpy_gives_the_reference(name):
+    arrays, params = load(name)
+    for i in range(len(arrays["mu"])):
+        s_ctx, s_tgt, f = (arrays[f"in/{part}"][i].astype(float) for part in ("s_ctx", "s_test", "f_ctx"))
+        got = REFERENCES[name](params, {"s": s_ctx}, {"s": s_tgt}, f, arrays["in/mask_ctx"][i])
+        for ours, theirs in zip(got, (arrays["mu"][i], arrays["std"][i]), strict=True):
+            assert np.linalg.norm(ours - theirs) / np.linalg.norm(theirs) < 1e-5

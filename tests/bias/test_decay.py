@@ -1,0 +1,30 @@
+"""exp(−x) as the radial biases take it, against NumPy in float64."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bsatnp.bias.decay import decay
+
+
+@pytest.mark.parametrize("kind", [jnp.float32, jnp.bfloat16])
+def test_it_is_the_exponential(kind):
+    x = jnp.asarray(np.concatenate([np.linspace(0, 2, 501), np.geomspace(1e-30, 1e30, 501)]), kind)
+    expected = np.exp(-np.asarray(x, np.float64))
+    allowed = 3e-7 if kind == jnp.float32 else 1e-2
+    for function in (decay, jax.jit(decay)):
+        assert np.abs(np.asarray(function(x), np.float64) - expected).max() < allowed
+
+
+def test_infinity_and_nan():
+    got = jax.jit(decay)(jnp.asarray([jnp.inf, jnp.nan], jnp.float32))
+    assert 0 <= got[0] < 1e-37
+    assert jnp.isnan(got[1])
+
+
+def test_all_derivatives_are_its_own():
+    x = jnp.linspace(0.0, 20.0, 41)
+    first, second = jax.vmap(jax.grad(decay)), jax.vmap(jax.hessian(decay))
+    np.testing.assert_allclose(first(x), -np.exp(-np.asarray(x)), atol=1e-6)
+    np.testing.assert_allclose(second(x), np.exp(-np.asarray(x)), atol=1e-6)
