@@ -33,12 +33,12 @@ def build(source: Source, *, embed: Mapping[str, Any], heads: int = 4, head: Abs
             heads=heads,
             width=width(encoder),
             embed_sizes=joint[:-1],
-            pre_norm=source.has("enc/LayerNorm_0"),
+            pre_norm=source.has("enc/norm"),
             key=key,
         )
     )
     if model.norm_out is not None:
-        model = eqx.tree_at(lambda m: m.norm_out, model, source.norm(model.norm_out, "enc/LayerNorm_0"))
+        model = eqx.tree_at(lambda m: m.norm_out, model, source.norm(model.norm_out, "enc/norm"))
     return eqx.tree_at(
         lambda m: (m.head, m.embedding.parts, m.embedding.joint, m.blocks, m.predict),
         model,

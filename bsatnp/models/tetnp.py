@@ -96,7 +96,8 @@ class PTTETNP(AbstractTransformer):
 
     Defaults are the paper's sizes (PT-TE-TNP). In every layer the pseudo-tokens attend to the context, then the context
     to the pseudo-tokens, then the targets to the pseudo-tokens. The learned places are relative to the mean place of
-    the context, and all places are taken relative to it.
+    the context, and all places are taken relative to it. As in the authors' model nothing attends to the context after
+    its last update, whose block is there and does not learn.
 
     **Invariant under.** Shifts of the components of `group`. Rotations are not among its symmetries even with a group
     of invariants that they keep, since the learned places do not turn with the data; `group` is therefore made of

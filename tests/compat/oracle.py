@@ -88,11 +88,11 @@ def tnp_d(p, ctx, tgt, f, mask, *, heads):
     c, t = (np.concatenate(list(index.values()), -1) for index in (ctx, tgt))
     c = mlp(p["embed_s_f"], np.concatenate([c, f], -1), relu)
     t = mlp(p["embed_s_f"], np.concatenate([t, np.zeros((len(t), f.shape[1]))], -1), relu)
-    pre = "LayerNorm_0" in p["enc"]
+    pre = "norm" in p["enc"]
     for i in range(sum(name.startswith("TransformerEncoderBlock") for name in p["enc"])):
         block, run = p["enc"][f"TransformerEncoderBlock_{i}"], pre_norm if pre else post_norm
         t, c = run(block, t, c, relu, heads, mask), run(block, c, c, relu, heads, mask)
-    return gaussian(mlp(p["head"], norm(p["enc"]["LayerNorm_0"], t) if pre else t, relu))
+    return gaussian(mlp(p["head"], norm(p["enc"]["norm"], t) if pre else t, relu))
 
 
 def te_tnp(p, ctx, tgt, f, mask, *, heads):

@@ -59,7 +59,7 @@ def bsa(seed, widths, *, heads, bases, rate):
 def tnpd(seed, widths, *, pre):
     draw = oracle.Random(seed)
     blocks = {f"TransformerEncoderBlock_{i}": draw.block(8, 12, (7,)) for i in range(3)}
-    last = {"LayerNorm_0": draw.norm(8)} if pre else {}
+    last = {"norm": draw.norm(8)} if pre else {}
     return {"embed_s_f": draw.mlp(widths + 2, 6, 5, 8), "enc": {**blocks, **last}, "head": draw.mlp(8, 4)}
 
 
