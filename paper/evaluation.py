@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 
-from bsatnp import metrics
-from bsatnp.train import prepare
+from bsatnp.train import batch_sums, prepare
 from paper.protocol import Stream, describe
 
 #: Batches between writings.
@@ -46,14 +44,19 @@ def rows(file: Path, facts: dict, count: int, row: Callable[[list[int]], list[di
                 if parsed is None:  # cut by a stop
                     break
                 have.append(parsed)
-    file.parent.mkdir(parents=True, exist_ok=True)
     while len(have) < count:
         have += row(list(range(len(have), min(count, len(have) + CHUNK))))
-        beside = file.with_suffix(f".{os.getpid()}")
-        beside.write_text("\n".join(json.dumps(line) for line in [facts, *have]) + "\n")
-        beside.replace(file)
+        write_whole(file, "\n".join(json.dumps(line) for line in [facts, *have]) + "\n")
         progress(len(have), count)
     return have[:count]
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(f".{os.getpid()}")
+    beside.write_text(text)
+    beside.replace(path)
 
 
 def _parse(line: str) -> dict | None:
@@ -78,16 +81,11 @@ def scores(
         waiting = []
         for number in numbers:
             task = prepare(model, stream(number, key=jax.random.fold_in(key, number)))
-            waiting.append(_sums(model, task))
+            waiting.append(batch_sums(model, task))
         found = jax.device_get(waiting)
         return [{name: float(term) for name, term in one.terms.items()} | {"count": int(one.count)} for one in found]
 
     return rows(file, {"model": model_digest, "stream": describe(stream)}, batches, row, progress=progress)
-
-
-@eqx.filter_jit
-def _sums(model, task):
-    return metrics.sums(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)
 
 
 def exact_scores(

@@ -104,9 +104,7 @@ def of_model(model: Any, task: Any, *, calls: int = 0) -> tuple[Cost, Cost]:
         return learned_nll(eqx.combine(parameters, eqx.combine(arrays, rest)), task)[0]
 
     def train(arrays, task):
-        parameters = trainable(eqx.combine(arrays, rest))
-        parameters = eqx.filter(parameters, eqx.is_inexact_array)
-        return eqx.filter_grad(loss)(parameters, arrays, task)
+        return eqx.filter_grad(loss)(trainable(eqx.combine(arrays, rest)), arrays, task)
 
     def infer(arrays, task):
         found = jax.vmap(eqx.combine(arrays, rest))(task.ctx, task.tgt)

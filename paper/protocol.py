@@ -82,6 +82,39 @@ class Preset:
         return dataclasses.replace(self, **few)
 
 
+def full_budget(
+    tasks: Any, tests: Mapping[str, Stream], published: Mapping[str, str] | None = None, *, end: float = 2e-5
+) -> Preset:
+    """The paper's budget for synthetic tasks; every domain is one of the paper's where `published` is None."""
+    return Preset(
+        train=tasks,
+        validation=tasks,
+        tests=tests,
+        steps=100_000,
+        validate_every=10_000,
+        validation_batches=5_000,
+        test_batches=5_000,
+        peak=1e-4,
+        end=end,
+        published={name: name for name in tests} if published is None else published,
+    )
+
+
+def lite_budget(tasks: Any, tests: Mapping[str, Stream], published: Mapping[str, str], **changes: Any) -> Preset:
+    """3,000 steps of 8 tasks with a warm-up and a higher peak; `changes` are fields of `Preset`."""
+    common = {
+        "steps": 3_000,
+        "validate_every": 500,
+        "validation_batches": 50,
+        "test_batches": 200,
+        "peak": 1e-3,
+        "end": 1e-5,
+        "warmup": 150,
+        "checkpoint_every": 100,
+    }
+    return Preset(train=tasks, validation=tasks, tests=tests, published=published, **common | changes)
+
+
 @dataclasses.dataclass(frozen=True)
 class Experiment:
     """One of the paper's experiments.

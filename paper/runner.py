@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from bsatnp import checkpoint
 from bsatnp.models.base import count_parameters
 from bsatnp.train import fit
 from paper import machine
-from paper.evaluation import against_exact, digest, exact_scores, scores, summary
+from paper.evaluation import against_exact, digest, exact_scores, scores, summary, write_whole
 from paper.experiments import experiment as find
 from paper.protocol import SMOKE, Experiment, Preset, describe
 
@@ -191,10 +190,7 @@ def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -
 
 def write(path: Path, value: Any) -> None:
     """Write JSON whole or not at all; numbers that are not finite become null."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}")
-    beside.write_text(json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
-    beside.replace(path)
+    write_whole(path, json.dumps(_finite(value), indent=1, allow_nan=False) + "\n")
 
 
 def _finite(value: Any) -> Any:

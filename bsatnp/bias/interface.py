@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 
 class AbstractBias(eqx.Module):
@@ -49,10 +49,3 @@ def basis_start(
     if basis == 1:
         shortest = (shortest * longest) ** 0.5
     return jnp.ones(shape), jnp.broadcast_to(jnp.geomspace(shortest, longest, basis)[None], shape)
-
-
-def wide(invariants: Float[Array, "*shape"] | Int[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Invariants as floats of at least 32 bits, so that squares of integers and of half floats stay right."""
-    if jnp.issubdtype(invariants.dtype, jnp.integer):
-        return invariants.astype(float)
-    return invariants if invariants.dtype == jnp.float64 else invariants.astype(jnp.float32)

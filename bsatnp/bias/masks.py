@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp.bias.interface import AbstractBias, wide
-from bsatnp.groups import safe_norm
+from bsatnp.bias.interface import AbstractBias
+from bsatnp.groups.protocol import safe_norm, wide
 
 
 class Causal(AbstractBias):

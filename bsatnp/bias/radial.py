@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bsatnp.bias.decay import decay
-from bsatnp.bias.interface import AbstractBias, basis_start, positive, wide
-from bsatnp.groups.protocol import safe_sqrt
+from bsatnp.bias.interface import AbstractBias, basis_start, positive
+from bsatnp.groups.protocol import safe_sqrt, wide
 
 
 class AbstractRadialBias(AbstractBias):
@@ -38,9 +38,8 @@ class AbstractRadialBias(AbstractBias):
 
     def _square(self, p: Any, q: Any) -> Float[Array, ""]:
         invariants = wide(self.group.invariants(p, q))
-        squares = [
-            invariants[i] ** 2 for i in range(invariants.shape[0])
-        ]  # a sum over a short last axis is not vectorised
+        # one by one: a sum over a short last axis is not vectorised
+        squares = [invariants[i] ** 2 for i in range(invariants.shape[0])]
         return sum(squares[1:], squares[0])
 
 

@@ -5,9 +5,10 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from bsatnp.compat.blocks import gaussian
 from bsatnp.compat.names import Source, replace
 from bsatnp.layers import Grid
-from bsatnp.likelihoods import AbstractHead, GaussianHead
+from bsatnp.likelihoods import AbstractHead
 from bsatnp.models import ConvCNP
 
 
@@ -24,7 +25,7 @@ def build(source: Source, *, grid: Grid | None = None, head: AbstractHead | None
         raise ValueError(f"`params` must have kernels of one width along every axis, got {tuple(kernel)}.")
     model = ConvCNP(
         grid=grid,
-        head=GaussianHead(out=predict[-1] // 2) if head is None else head,
+        head=gaussian(head, predict),
         depth=depth,
         dim=dim,
         kernel=kernel[0],

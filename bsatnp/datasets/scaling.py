@@ -1,17 +1,45 @@
 """Scaling fitted on one part of the data and applied to every part."""
 
+import abc
 from dataclasses import dataclass
 
 import numpy as np
 
 
+class AbstractScaler(abc.ABC):
+    """Moves and stretches each column by numbers of its own.
+
+    **Shapes.** `origin` and `width` are `(dim,)`; `transform` and `inverse` take `(…, dim)`.
+
+    **Units.** `origin` and `width` are in the units of the data; everything is float64 on the host.
+    """
+
+    @property
+    @abc.abstractmethod
+    def origin(self) -> np.ndarray:
+        """The value that becomes 0, `(dim,)`."""
+
+    @property
+    @abc.abstractmethod
+    def width(self) -> np.ndarray:
+        """Data units per scaled unit, `(dim,)`: what a standard deviation is multiplied by on the way back."""
+
+    def transform(self, values: np.ndarray) -> np.ndarray:
+        """Scaled values, `(…, dim)`."""
+        return (_columns(values, len(self.origin)) - self.origin) / self.width
+
+    def inverse(self, values: np.ndarray) -> np.ndarray:
+        """Values in the units of the data, `(…, dim)`."""
+        return _columns(values, len(self.origin)) * self.width + self.origin
+
+
 @dataclass(frozen=True, eq=False)
-class MinMax:
+class MinMax(AbstractScaler):
     """Maps each column so that the rows it was fitted on span 0 to 1; other rows may fall outside.
 
     A column that was constant, rounding aside, is moved to 0 and keeps its unit, so that nothing is divided by zero.
 
-    **Shapes.** `low` and `high` are `(dim,)`; `transform` and `inverse` take `(…, dim)`.
+    **Shapes.** `low` and `high` are `(dim,)`.
 
     **Units.** `low`, `high` and `width` are in the units of the data; everything is float64 on the host.
 
@@ -42,22 +70,19 @@ class MinMax:
         """Data units per scaled unit, `(dim,)`: what a standard deviation is multiplied by on the way back."""
         return _safe(self.high - self.low, np.maximum(np.abs(self.low), np.abs(self.high)))
 
-    def transform(self, values: np.ndarray) -> np.ndarray:
-        """Scaled values, `(…, dim)`."""
-        return (_columns(values, len(self.low)) - self.low) / self.width
-
-    def inverse(self, values: np.ndarray) -> np.ndarray:
-        """Values in the units of the data, `(…, dim)`."""
-        return _columns(values, len(self.low)) * self.width + self.low
+    @property
+    def origin(self) -> np.ndarray:
+        """The value that becomes 0, `(dim,)`."""
+        return np.asarray(self.low, np.float64)
 
 
 @dataclass(frozen=True, eq=False)
-class Standard:
+class Standard(AbstractScaler):
     """Maps each column so that the rows it was fitted on have mean 0 and standard deviation 1.
 
     A column that was constant, rounding aside, is moved to 0 and keeps its unit.
 
-    **Shapes.** `mean` and `std` are `(dim,)`; `transform` and `inverse` take `(…, dim)`.
+    **Shapes.** `mean` and `std` are `(dim,)`.
 
     **Units.** `mean`, `std` and `width` are in the units of the data; everything is float64 on the host.
 
@@ -88,13 +113,10 @@ class Standard:
         """Data units per scaled unit, `(dim,)`: what a standard deviation is multiplied by on the way back."""
         return _safe(self.std, np.abs(self.mean))
 
-    def transform(self, values: np.ndarray) -> np.ndarray:
-        """Scaled values, `(…, dim)`."""
-        return (_columns(values, len(self.mean)) - self.mean) / self.width
-
-    def inverse(self, values: np.ndarray) -> np.ndarray:
-        """Values in the units of the data, `(…, dim)`."""
-        return _columns(values, len(self.mean)) * self.width + self.mean
+    @property
+    def origin(self) -> np.ndarray:
+        """The value that becomes 0, `(dim,)`."""
+        return np.asarray(self.mean, np.float64)
 
 
 def _safe(width: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -102,7 +124,7 @@ def _safe(width: np.ndarray, size: np.ndarray) -> np.ndarray:
     return np.where(width > np.maximum(64 * np.finfo(np.float64).eps * size, np.finfo(np.float64).tiny), width, 1.0)
 
 
-def _pair(scaler: MinMax | Standard, *names: str) -> tuple[np.ndarray, np.ndarray]:
+def _pair(scaler: AbstractScaler, *names: str) -> tuple[np.ndarray, np.ndarray]:
     first, second = (np.asarray(getattr(scaler, name), np.float64) for name in names)
     if first.ndim != 1 or first.shape != second.shape or not np.isfinite([first, second]).all():
         raise ValueError(

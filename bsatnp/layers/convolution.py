@@ -9,6 +9,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from bsatnp._types import Key
+from bsatnp.groups.protocol import wide
 from bsatnp.layers.basic import linears
 
 
@@ -208,11 +209,6 @@ def pointwise(layer: eqx.nn.Linear, x: Float[Array, "*grid n_in"]) -> Float[Arra
 
 def _minus(x, mean):
     return x - mean[(None,) * (x.ndim - 1)]
-
-
-def wide(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The same in float32, or as it is where it is no narrower."""
-    return x if x.dtype in (jnp.float32, jnp.float64) else x.astype(jnp.float32)
 
 
 def _smooth(size: int) -> int:

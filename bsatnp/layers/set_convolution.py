@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bsatnp._types import Key
+from bsatnp.groups.protocol import wide
 from bsatnp.layers.basic import linears
-from bsatnp.layers.convolution import pointwise, wide
+from bsatnp.layers.convolution import pointwise
 
 #: Channels that are read from a grid at once: memory grows with this number, not with that of all channels.
 _CHANNELS = 16

@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 
 from bsatnp._types import Key
 from bsatnp.bias import AbstractBias
-from bsatnp.layers import MLP, AdditiveScore, KRBlock, LayerNorm, TokenEmbedding, stacked
+from bsatnp.layers import MLP, AdditiveScore, KRBlock, LayerNorm, TokenEmbedding
 from bsatnp.likelihoods import AbstractHead, GaussianHead
-from bsatnp.models.transformer import AbstractTransformer, ConditionedTransformer, self_attended
+from bsatnp.models.transformer import AbstractTransformer, ConditionedTransformer, drawn, self_attended
 from bsatnp.tasks import Points
 
 
@@ -66,16 +65,17 @@ class BSATNP(AbstractTransformer):
     ):
         self.head = GaussianHead() if head is None else head
 
-        self.embedding, self.blocks, self.predict = _build(
+        self.embedding, self.blocks, self.predict = drawn(
             key,
             tuple((embed or {}).items()),
-            bias,
+            None if bias is None else AdditiveScore(bias),
             features=self.head.features,
             flag=flag,
             embed_sizes=(*embed_sizes, dim),
             depth=depth,
             block={"dim": dim, "heads": heads, "width": width, "hidden": hidden},
             predict_sizes=(hidden, dim, self.head.raw),
+            activation=jax.nn.gelu,
         )
         self.norm_embedding = LayerNorm(dim)
         self.norm_out = LayerNorm(dim)
@@ -89,17 +89,3 @@ class BSATNP(AbstractTransformer):
     def condition(self, ctx: Points) -> ConditionedTransformer:
         """Run the context through all blocks and keep every block's keys and values."""
         return self_attended(self, ctx)
-
-
-@eqx.filter_jit
-def _build(key, embed, bias, *, features, flag, embed_sizes, depth, block, predict_sizes):
-    """Draw all weights in one compilation, where drawing array by array would take one for each shape.
-
-    `embed` comes as pairs, since a mapping would come in the order of its names.
-    """
-    embedding, blocks, predict = jax.random.split(key, 3)
-    return (
-        TokenEmbedding(dict(embed), features, flag=flag, sizes=embed_sizes, key=embedding),
-        stacked(depth, lambda key: None if bias is None else AdditiveScore(bias), key=blocks, **block),
-        MLP(block["dim"], predict_sizes, key=predict),
-    )

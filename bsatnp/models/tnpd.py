@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 
 from bsatnp._types import Key
-from bsatnp.layers import MLP, KRBlock, LayerNorm, TokenEmbedding, stacked
+from bsatnp.layers import MLP, KRBlock, LayerNorm, TokenEmbedding
 from bsatnp.likelihoods import AbstractHead, GaussianHead
-from bsatnp.models.transformer import AbstractTransformer, ConditionedTransformer, self_attended
+from bsatnp.models.transformer import AbstractTransformer, ConditionedTransformer, drawn, self_attended
 from bsatnp.tasks import Points
 
 
@@ -68,14 +67,17 @@ class TNPD(AbstractTransformer):
         if not embed:
             raise ValueError("`embed` must name at least one component, got none.")
         self.head = GaussianHead() if head is None else head
-        self.embedding, self.blocks, self.predict = _build(
+        self.embedding, self.blocks, self.predict = drawn(
             key,
             tuple(embed.items()),
+            None,
             features=self.head.features,
+            flag=None,
             embed_sizes=(*embed_sizes, dim),
             depth=depth,
             block={"dim": dim, "heads": heads, "width": width, "hidden": hidden, "pre_norm": pre_norm},
             predict_sizes=(hidden, dim, self.head.raw),
+            activation=jax.nn.relu,
         )
         self.norm_embedding = None
         self.norm_out = LayerNorm(dim) if pre_norm else None
@@ -83,15 +85,3 @@ class TNPD(AbstractTransformer):
     def condition(self, ctx: Points) -> ConditionedTransformer:
         """Run the context through all blocks and keep every block's keys and values."""
         return self_attended(self, ctx)
-
-
-@eqx.filter_jit
-def _build(key, embed, *, features, embed_sizes, depth, block, predict_sizes):
-    """Draw all weights in one compilation; `embed` comes as pairs, whose order is kept."""
-    embedding, blocks, predict = jax.random.split(key, 3)
-    relu = jax.nn.relu
-    return (
-        TokenEmbedding(dict(embed), features, flag=None, sizes=embed_sizes, activation=relu, key=embedding),
-        stacked(depth, lambda key: None, key=blocks, activation=relu, **block),
-        MLP(block["dim"], predict_sizes, activation=relu, key=predict),
-    )

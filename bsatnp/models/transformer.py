@@ -1,14 +1,15 @@
 """What the transformer models share: tokens, stacked blocks over kept keys and values, a prediction network."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from bsatnp._types import Index
-from bsatnp.layers import MLP, KRBlock, TokenEmbedding, over_blocks
+from bsatnp._types import Index, Key
+from bsatnp.layers import MLP, KRBlock, TokenEmbedding, over_blocks, stacked
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood
 from bsatnp.models.base import AbstractModel, clean
 from bsatnp.tasks import Points
@@ -104,3 +105,30 @@ def self_attended(model: AbstractTransformer, ctx: Points) -> ConditionedTransfo
 
     _, keys_values = over_blocks(step, tokens, model.blocks)
     return ConditionedTransformer(model, keys_values, needed, mask)
+
+
+@eqx.filter_jit
+def drawn(
+    key: Key,
+    embed: tuple[tuple[str, Any], ...],
+    score: Any,
+    *,
+    features: int,
+    flag: int | None,
+    embed_sizes: Sequence[int],
+    depth: int,
+    block: Mapping[str, Any],
+    predict_sizes: Sequence[int],
+    activation: Callable,
+) -> tuple[TokenEmbedding, KRBlock, MLP]:
+    """Embedding, blocks and prediction network of a model whose context attends to itself.
+
+    All weights are drawn in one compilation, where drawing array by array would take one for each shape. `embed` comes
+    as pairs, since a mapping would come in the order of its names.
+    """
+    embedding, blocks, predict = jax.random.split(key, 3)
+    return (
+        TokenEmbedding(dict(embed), features, flag=flag, sizes=embed_sizes, activation=activation, key=embedding),
+        stacked(depth, lambda key: score, key=blocks, activation=activation, **block),
+        MLP(block["dim"], predict_sizes, activation=activation, key=predict),
+    )

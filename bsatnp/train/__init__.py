@@ -1,5 +1,6 @@
 """Training: an optimiser, streams of batches, and a loop that validates, saves and resumes."""
 
+from bsatnp.train.evaluation import batch_sums as batch_sums
 from bsatnp.train.evaluation import evaluate as evaluate
 from bsatnp.train.evaluation import learned_nll as learned_nll
 from bsatnp.train.evaluation import mean_nll as mean_nll

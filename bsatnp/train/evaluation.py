@@ -70,7 +70,7 @@ def evaluate(model: AbstractModel, stream: Callable[..., Task], *, batches: int,
         raise ValueError(f"`batches` must be at least 1, got {batches}.")
     total, waiting = metrics.Accumulator(), []
     for number in range(batches):
-        waiting.append(_sums(model, prepare(model, stream(number, key=jax.random.fold_in(key, number)))))
+        waiting.append(batch_sums(model, prepare(model, stream(number, key=jax.random.fold_in(key, number)))))
         if len(waiting) == _WAITING or number == batches - 1:
             for scored in jax.device_get(waiting):
                 total.add_sums(scored)
@@ -81,5 +81,6 @@ def evaluate(model: AbstractModel, stream: Callable[..., Task], *, batches: int,
 
 
 @eqx.filter_jit
-def _sums(model, task):
+def batch_sums(model: AbstractModel, task: Task) -> metrics.Sums:
+    """Sums of all scores over the observed targets of a prepared batch, see `bsatnp.metrics.sums`."""
     return metrics.sums(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bsatnp.simulate import GPTasks, posterior
 from paper.models import bases, bsa_tnp, conv_cnp, on_domain, others
-from paper.protocol import Experiment, Preset
+from paper.protocol import Experiment, Preset, full_budget, lite_budget
 
 WIDTHS = {"s": 2}
 
@@ -21,60 +21,27 @@ def domains(tasks: GPTasks) -> dict[str, GPTasks]:
 def full(data: Path | None = None) -> Preset:
     """The paper's budget."""
     del data
-    return _full(GPTasks(), domains(GPTasks()))
+    return full_budget(GPTasks(), domains(GPTasks()))
 
 
 def lite(data: Path | None = None) -> Preset:
     """3,000 steps of 8 tasks on a quarter of the area; the doubled domain is the paper's own."""
     del data
-    return _lite(LITE, domains(LITE), {"scaled": "original"})
+    return lite_budget(LITE, domains(LITE), {"scaled": "original"}, exact_batches=50)
 
 
 def multiscale_full(data: Path | None = None) -> Preset:
     """The budget of the authors' script, which the paper does not give: batches of 32 tasks with 128 targets."""
     del data
     tasks = GPTasks.multiscale(n_tgt=128, batch=32)
-    return _full(tasks, {"multiscale": tasks})
+    return full_budget(tasks, {"multiscale": tasks})
 
 
 def multiscale_lite(data: Path | None = None) -> Preset:
     """3,000 steps of 8 tasks on the full domain."""
     del data
     tasks = GPTasks.multiscale(n_tgt=128)
-    return _lite(tasks, {"multiscale": tasks}, {"multiscale": "multiscale"})
-
-
-def _full(tasks, tests) -> Preset:
-    return Preset(
-        train=tasks,
-        validation=tasks,
-        tests=tests,
-        steps=100_000,
-        validate_every=10_000,
-        validation_batches=5_000,
-        test_batches=5_000,
-        peak=1e-4,
-        end=2e-5,
-        published={name: name for name in tests},
-    )
-
-
-def _lite(tasks, tests, published) -> Preset:
-    return Preset(
-        train=tasks,
-        validation=tasks,
-        tests=tests,
-        steps=3_000,
-        validate_every=500,
-        validation_batches=50,
-        test_batches=200,
-        peak=1e-3,
-        end=1e-5,
-        published=published,
-        warmup=150,
-        exact_batches=50,
-        checkpoint_every=100,
-    )
+    return lite_budget(tasks, {"multiscale": tasks}, {"multiscale": "multiscale"}, exact_batches=50)
 
 
 def exact(stream, number, key):

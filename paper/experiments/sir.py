@@ -7,7 +7,7 @@ from bsatnp.likelihoods import CategoricalHead
 from bsatnp.simulate import SIRTasks
 from paper.experiments.gp import adapt
 from paper.models import bases, bsa_tnp, conv_cnp, others
-from paper.protocol import Experiment, Preset
+from paper.protocol import Experiment, Preset, full_budget, lite_budget
 
 WIDTHS = {"s": 2}
 STATES = CategoricalHead(3)
@@ -30,38 +30,15 @@ def domains(tasks: SIRTasks) -> dict[str, SIRTasks]:
 def full(data: Path | None = None) -> Preset:
     """The paper's budget."""
     del data
-    tasks = SIRTasks()
-    return Preset(
-        train=tasks,
-        validation=tasks,
-        tests=domains(tasks),
-        steps=100_000,
-        validate_every=10_000,
-        validation_batches=5_000,
-        test_batches=5_000,
-        peak=1e-4,
-        end=1e-5,
-        published={name: name for name in ("original", "shifted", "scaled")},
-    )
+    published = {name: name for name in ("original", "shifted", "scaled")}
+    return full_budget(SIRTasks(), domains(SIRTasks()), published, end=1e-5)
 
 
 def lite(data: Path | None = None) -> Preset:
     """3,000 steps of 8 tasks on a quarter of the area; the doubled domain is the paper's own."""
     del data
-    return Preset(
-        train=LITE,
-        validation=LITE,
-        tests=domains(LITE),
-        steps=3_000,
-        validate_every=250,
-        validation_batches=50,
-        test_batches=200,
-        peak=1e-3,
-        end=1e-5,
-        published={"scaled": "original", "shifted and scaled": "shifted"},
-        warmup=150,
-        checkpoint_every=100,
-    )
+    published = {"scaled": "original", "shifted and scaled": "shifted"}
+    return lite_budget(LITE, domains(LITE), published, validate_every=250)
 
 
 EXPERIMENT = Experiment(

@@ -7,7 +7,7 @@ from pathlib import Path
 from bsatnp.simulate import SphereTasks
 from paper.experiments.gp import exact
 from paper.models import DEGREES, bsa_tnp
-from paper.protocol import Experiment, Preset
+from paper.protocol import Experiment, Preset, full_budget, lite_budget
 
 WIDTHS = {"s": 2}
 
@@ -23,19 +23,7 @@ def domains(tasks: SphereTasks) -> dict[str, SphereTasks]:
 def full(data: Path | None = None) -> Preset:
     """The budget of the GPs in the plane: the paper names no other."""
     del data
-    tasks = SphereTasks()
-    return Preset(
-        train=tasks,
-        validation=tasks,
-        tests=domains(tasks),
-        steps=100_000,
-        validate_every=10_000,
-        validation_batches=5_000,
-        test_batches=5_000,
-        peak=1e-4,
-        end=2e-5,
-        published={name: name for name in domains(tasks)},
-    )
+    return full_budget(SphereTasks(), domains(SphereTasks()))
 
 
 def lite(data: Path | None = None) -> Preset:
@@ -43,21 +31,8 @@ def lite(data: Path | None = None) -> Preset:
     del data
     doubled = dataclasses.replace(SphereTasks(), n_ctx=(128, 509))
     wide = {f"{name} doubled": stream for name, stream in domains(doubled).items()}
-    return Preset(
-        train=LITE,
-        validation=LITE,
-        tests=domains(LITE) | wide,
-        steps=3_000,
-        validate_every=500,
-        validation_batches=50,
-        test_batches=200,
-        peak=1e-3,
-        end=1e-5,
-        published={f"{name} doubled": name for name in domains(LITE)},
-        warmup=150,
-        exact_batches=50,
-        checkpoint_every=100,
-    )
+    published = {f"{name} doubled": name for name in domains(LITE)}
+    return lite_budget(LITE, domains(LITE) | wide, published, exact_batches=50)
 
 
 EXPERIMENT = Experiment(
