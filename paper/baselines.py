@@ -57,7 +57,7 @@ def known(
     """The exact posterior by tinygp, given the kernel of one pair of points, the mean and the noise."""
     import tinygp
 
-    with jax.enable_x64(True):  # noqa: FBT003
+    with jax.enable_x64(new_val=True):
         kernel = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), kernel)
         x, y = map(jnp.asarray, observed(ctx))
 
@@ -85,12 +85,12 @@ def _pairwise() -> Any:
     return Pairwise
 
 
-def fitted(ctx: Points, tgt: Points, *, steps: int = 200, learning_rate: float = 0.05) -> Forecast:
+def fitted(ctx: Points, tgt: Points, *, noisy: bool, steps: int = 200, learning_rate: float = 0.05) -> Forecast:
     """The exact posterior by tinygp under a squared exponential kernel fitted to the context by its likelihood.
 
-    The kernel has a variance, a scale for each input, and there is noise in context and targets.
+    The kernel has a variance and a scale for each input. There is noise in the context, and in the targets if `noisy`.
     """
-    with jax.enable_x64(True):  # noqa: FBT003
+    with jax.enable_x64(new_val=True):
         x, y = map(jnp.asarray, observed(ctx))
         start = time.perf_counter()
         size, shift = _scale(np.asarray(y)), float(np.mean(y))
@@ -103,6 +103,7 @@ def fitted(ctx: Points, tgt: Points, *, steps: int = 200, learning_rate: float =
         jax.block_until_ready(best)
         middle = time.perf_counter()
         loc, variance = jax.device_get(_posterior(best, x, (y - shift) / size, jnp.asarray(inputs(tgt))))
+        variance = variance + float(jnp.exp(2 * best["noise"])) * noisy
     return Forecast(loc * size + shift, np.sqrt(variance) * size, middle - start, time.perf_counter() - middle)
 
 
@@ -117,7 +118,7 @@ def _process(parameters, x):
 @jax.jit
 def _posterior(parameters, x, y, where):
     found = _process(parameters, x).condition(y, where / jnp.exp(parameters["scale"])[None]).gp
-    return found.loc, found.variance + jnp.exp(2 * parameters["noise"])
+    return found.loc, jnp.maximum(found.variance, 1e-6)
 
 
 def _climb(first, x, y, steps, learning_rate):
@@ -136,31 +137,32 @@ def _climb(first, x, y, steps, learning_rate):
     return run(first, x, y)
 
 
-def sparse(ctx: Points, tgt: Points, *, key: Any, settings: Sparse = Sparse()) -> Forecast:  # noqa: B008
+def sparse(ctx: Points, tgt: Points, *, noisy: bool, key: Any, settings: Sparse = Sparse()) -> Forecast:  # noqa: B008
     """A sparse variational process by GPJax: a squared exponential kernel with a scale for each input.
 
     With fixed effects it is the sum of one over all inputs but the last fixed effect, which is the hour of the day, and
-    one over that alone, as the paper's "weather kernel" is described. Inducing points start on context points.
+    one over that alone, as the paper's "weather kernel" is described. Inducing points start on context points. There is
+    noise in the context, and in the targets if `noisy`.
     """
     import gpjax
 
-    with jax.enable_x64(True):  # noqa: FBT003
+    with jax.enable_x64(new_val=True):
         x, y = map(jnp.asarray, observed(ctx))
         start = time.perf_counter()
         width, hour = x.shape[1], (ctx.index["x"].shape[-1] - 1 if "x" in ctx.index else None)
         axes = [axis for axis in range(width) if axis != hour]
-        kernel = gpjax.kernels.RBF(active_dims=axes, lengthscale=jnp.full(len(axes), START))
+        kernel: Any = gpjax.kernels.RBF(active_dims=axes, lengthscale=_start(len(axes)))
         if hour is not None:
-            kernel = kernel + gpjax.kernels.RBF(active_dims=[hour], lengthscale=jnp.full(1, START))
+            kernel = kernel + gpjax.kernels.RBF(active_dims=[hour], lengthscale=_start(1))
         data = gpjax.Dataset(X=x, y=y[:, None])
         prior = gpjax.gps.Prior(mean_function=gpjax.mean_functions.Constant(), kernel=kernel)
         model = prior * gpjax.likelihoods.Gaussian(obs_stddev=jnp.asarray(0.1))
         key_choice, key_fit = jax.random.split(key)
         rows = jax.random.choice(key_choice, len(x), (min(settings.inducing, len(x)),), replace=False)
-        family = gpjax.variational_families.VariationalGaussian(model=model, inducing_inputs=x[rows])
+        family: Any = gpjax.variational_families.VariationalGaussian(model=model, inducing_inputs=x[rows])
         family, _ = gpjax.fit(
             model=family,
-            objective=lambda family, data: -gpjax.objectives.elbo(family, data),
+            objective=_minus_elbo,
             train_data=data,
             optim=optax.adam(settings.learning_rate),
             num_iters=settings.steps,
@@ -169,13 +171,24 @@ def sparse(ctx: Points, tgt: Points, *, key: Any, settings: Sparse = Sparse()) -
         )
         jax.block_until_ready(jax.tree.leaves(family))
         middle = time.perf_counter()
-        loc, std = jax.device_get(_sparse_posterior(family, jnp.asarray(inputs(tgt))))
+        loc, std = jax.device_get(_sparse_posterior(family, jnp.asarray(inputs(tgt)), noisy))
     return Forecast(loc, std, middle - start, time.perf_counter() - middle)
 
 
+def _start(width: int) -> Any:
+    return jnp.full(width, START)
+
+
+def _minus_elbo(family: Any, data: Any) -> Any:
+    import gpjax
+
+    return -gpjax.objectives.elbo(family, data)
+
+
 @eqx.filter_jit
-def _sparse_posterior(family, where):
-    found = family.model.likelihood(family.predict(where))
+def _sparse_posterior(family, where, noisy):
+    latent = family.predict(where)
+    found = family.model.likelihood(latent) if noisy else latent
     return found.mean, jnp.sqrt(found.variance)
 
 

@@ -115,12 +115,13 @@ def _batch(method: str, stream: Any, sparse: baselines.Sparse, number: int) -> d
 
 
 def _forecast(method: str, stream: Any, sparse: Any, task: Task, process: Any, key: Any) -> baselines.Forecast:
+    noisy = getattr(stream, "noisy_tgt", getattr(stream, "tgt_noise", 1.0) > 0)  # real data are
     if method == "svgp":
-        return baselines.sparse(task.ctx, task.tgt, key=key, settings=sparse)
+        return baselines.sparse(task.ctx, task.tgt, noisy=noisy, key=key, settings=sparse)
     if method == "gp-fitted":
-        return baselines.fitted(task.ctx, task.tgt)
+        return baselines.fitted(task.ctx, task.tgt, noisy=noisy)
     if hasattr(process, "kernel"):  # of the Gneiting process
         noise = float(process.noise)
-        options = {"noise": noise, "mean": process.mean, "tgt_noise": noise if stream.noisy_tgt else 0.0}
+        options = {"noise": noise, "mean": process.mean, "tgt_noise": noise if noisy else 0.0}
         return baselines.known(process.kernel, task.ctx, task.tgt, **options)
     return baselines.known(process, task.ctx, task.tgt, noise=stream.noise, tgt_noise=stream.tgt_noise)
