@@ -1,17 +1,38 @@
 """Damaged files give the right model or a CheckpointError, nothing else."""
 
+import functools
+import io
+import json
+import re
+import tracemalloc
+import zipfile
+
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bsatnp import checkpoint
 from bsatnp.checkpoint import CheckpointError
+from tests.fuzzing import MANY
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
+
+
+@functools.cache
+def made(cls, width=3):
+    return cls(width=width)
+
+
+@pytest.fixture
+def everything(everything):
+    """One of every width, made once."""
+    return functools.partial(made, everything)
 
 
 @pytest.fixture
@@ -58,10 +79,107 @@ def test_flips_of_one_bit(content, judge):
     assert refused > 150, "most bytes matter"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@MANY
 @given(data=st.data())
 def test_cuts_copies_and_noise(data, content, judge):
     n = len(content)
     i, j = sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))
     middle = data.draw(st.one_of(st.binary(max_size=40), st.just(content[i:j] * 2), st.just(b"\0" * (j - i))))
     judge(content[:i] + middle + content[j:])
+
+
+@MANY
+@given(flips=st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 7)), min_size=1, max_size=4))
+def test_a_few_flipped_bits(flips, content, judge):
+    data = bytearray(content)
+    for where, bit in flips:
+        data[where % len(data)] ^= 1 << bit
+    judge(bytes(data))
+
+
+def nodes(tree):
+    """Every object and list of a header, with its parents' keys for whoever wants to change it."""
+    yield tree
+    for child in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(child, dict | list):
+            yield from nodes(child)
+
+
+STRANGE = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 2**70), st.floats(), st.text(max_size=5), st.just([]), st.just({}),
+    st.sampled_from(["array", "key", "float64", "object", "bsatnp.tasks.Points", "os.system", "weight", "__header__"]),
+    st.sampled_from([{"class": "bsatnp.Points", "fields": {}}, {"function": "os.system"}, {"opaque": "x"}]),
+    st.lists(st.integers(-1, 2**62), max_size=3),
+)  # fmt: skip
+
+
+@MANY
+@given(data=st.data())
+def test_headers_that_were_changed(data, folder, everything, classes, content):
+    """With right checksums: a model of the claimed kinds, or a refusal, and no memory for what is merely claimed."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    head = json.loads(np.load(io.BytesIO(members["__header__.npy"])).tobytes())
+    for _ in range(data.draw(st.integers(1, 2))):
+        node = data.draw(st.sampled_from([node for node in nodes(head) if node]))
+        key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+        what = data.draw(st.sampled_from(["change", "remove", "rename", "swap"]))
+        value = node[key]
+        if what == "swap":
+            other = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
+            node[key], node[other] = node[other], value
+        elif what == "change":
+            node[key] = data.draw(STRANGE)
+        else:
+            del node[key]
+            if what == "rename" and isinstance(node, dict):
+                node[data.draw(st.text(max_size=4))] = value
+    check_rewritten(folder, everything, classes, head, members)
+
+
+@MANY
+@given(data=st.data())
+def test_headers_and_arrays_of_two_files(data, folder, everything, classes, content):
+    """Swapped headers, and members that trade places."""
+    checkpoint.save(folder / "other", everything(width=data.draw(st.sampled_from([1, 3, 5]))))
+    with zipfile.ZipFile(io.BytesIO(content)) as mine, zipfile.ZipFile(folder / "other") as other:
+        members = {name: mine.read(name) for name in mine.namelist()}
+        head = json.loads(np.load(io.BytesIO(other.read("__header__.npy"))).tobytes())
+        names = [name for name in sorted(members) if name != "__header__.npy"]
+        for name in data.draw(st.lists(st.sampled_from(names), max_size=3)):
+            members[name] = other.read(name)
+    a, b = data.draw(st.tuples(st.sampled_from(names), st.sampled_from(names)))
+    members[a], members[b] = members[b], members[a]
+    check_rewritten(folder, everything, classes, head, members)
+
+
+def check_rewritten(folder, everything, classes, head, members):
+    """Load a file with this header, bare and against a model: arrays of the claimed types, or a CheckpointError."""
+    try:
+        text = json.dumps(head).encode()
+    except (TypeError, ValueError):
+        return
+    buffer = io.BytesIO()
+    np.save(buffer, np.frombuffer(text, np.uint8))
+    with zipfile.ZipFile(folder / "rewritten", "w") as file:
+        for name, content in (members | {"__header__.npy": buffer.getvalue()}).items():
+            file.writestr(zipfile.ZipInfo(name), content)
+    absurd = any(number > 10**6 for number in map(int, re.findall(r"\d+", text.decode())))
+    if absurd:  # it slows everything down
+        tracemalloc.start()
+    for like in (None, everything()):
+        try:
+            loaded = checkpoint.load(folder / "rewritten", classes=classes, like=like)
+        except CheckpointError as error:
+            assert "rewritten" in str(error)
+            continue
+        assert all(
+            isinstance(leaf, jax.Array | np.ndarray) for leaf in jax.tree.leaves(eqx.filter(loaded, eqx.is_array))
+        )
+        if like is not None:
+            shapes = [[leaf.shape for leaf in jax.tree.leaves(eqx.filter(x, eqx.is_array))] for x in (loaded, like)]
+            assert shapes[0] == shapes[1]
+    if absurd:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 20e6

@@ -154,7 +154,7 @@ def test_b7_host_points_beside_device_points():
     host, device = 5e6 + np.array([[0.0], [0.1], [0.3]]), jnp.asarray([[5e6 + 8.0]])
     for ctx, tgt in ((host, device), (device, host)):
         moved, _ = centre(task(ctx, tgt), ["t"])
-        one, other = (np.asarray(p.index["t"], np.float64) for p in (moved.ctx, moved.tgt))
+        one, other = (np.asarray(jnp.asarray(p.index["t"]), np.float64) for p in (moved.ctx, moved.tgt))
         both = (one, other) if ctx is host else (other, one)
         np.testing.assert_allclose(both[0] - both[0][0], host - host[0], atol=1e-6)
         np.testing.assert_allclose(both[1] - both[0][0], [[8.0]], atol=1e-6)
