@@ -22,6 +22,31 @@ Index: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = jax.Array
 
 
+def has_x64() -> bool:
+    """Whether devices hold numbers of 64 bits."""
+    return bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def whole(name: str, value: int, least: int = 1) -> int:
+    """Return `value`.
+
+    Raises:
+        ValueError: it is not a whole number (neither a boolean nor 2.0 is one), or smaller than `least`.
+    """
+    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+        raise ValueError(f"`{name}` must be a whole number, got {value!r}.")
+    if value < least:
+        raise ValueError(f"`{name}` must be at least {least}, got {value}.")
+    return int(value)
+
+
+def device_integers(x: np.ndarray) -> np.ndarray:
+    """Host integers as a device counts, in 32 bits, or 64 with x64; as float64 where that would wrap around."""
+    kind = np.int64 if has_x64() else np.int32
+    fits = np.abs(x, dtype=np.float64).max(initial=0) < -float(np.iinfo(kind).min)
+    return x.astype(kind if fits else np.float64)
+
+
 def is_traced(tree: Any) -> bool:
     """Say whether any leaf of `tree` is an abstract value, whose content cannot be looked at."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))

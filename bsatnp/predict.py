@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from bsatnp import tasks
-from bsatnp._types import Index
+from bsatnp._types import Index, whole
 from bsatnp.likelihoods import AbstractLikelihood
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Points, Task
@@ -77,14 +77,10 @@ def predict(
         raise ValueError(f"`ctx` must be Points, got {type(ctx).__name__}.")
     if ctx.mask.ndim != 1:
         raise ValueError(f"`ctx` must be one task with axes (point,), got a mask of shape {ctx.mask.shape}.")
-    if chunk is not None and chunk < 1:
-        raise ValueError(f"`chunk` must be at least 1, got {chunk}.")
-    if chunk is not None and chunk != int(chunk):
-        raise ValueError(f"`chunk` must be a whole number, got {chunk}.")
     if isinstance(tgt, Points) and tgt.mask.ndim != 1:
         raise ValueError(f"`tgt` must be one task with axes (point,), got a mask of shape {tgt.mask.shape}.")
     n = _length(tgt)
-    size = min(_CHUNK if chunk is None else int(chunk), _round_up(n))
+    size = min(_CHUNK if chunk is None else whole("chunk", chunk), _round_up(n))
     values = [*ctx.index.values(), *_index(tgt).values()]
     movable = tuple(model.shift_invariant)
     precise = not all(isinstance(value, jax.Array) for value in values)  # device arrays are taken as they are

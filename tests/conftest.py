@@ -1,6 +1,7 @@
 """Checks that are on for every test: shapes at run time, strict promotion, no implicit rank broadcasting."""
 
 import os
+import pathlib
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -19,7 +20,31 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 common = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "print_blob": True}
 hypothesis.settings.register_profile("default", max_examples=20, **common)
 hypothesis.settings.register_profile("nightly", max_examples=2000, **common)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
+hypothesis.settings.load_profile(PROFILE)
+
+#: Rooms whose tests spend their time in compiling: there XLA does not optimise, but for the nightly profile.
+COMPILING = {
+    "bias",
+    "checkpoint",
+    "compat",
+    "groups",
+    "invariance",
+    "likelihoods",
+    "models",
+    "numerics",
+    "predict",
+    "tasks",
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation(request: pytest.FixtureRequest):
+    """Compile without optimisation; a module about compiled code overrides this."""
+    room = request.path.relative_to(pathlib.Path(__file__).parent).parts[0]
+    jax.config.update("jax_disable_most_optimizations", room in COMPILING and PROFILE != "nightly")
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture

@@ -5,7 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp.bias.interface import AbstractBias, positive
+from bsatnp._types import whole
+from bsatnp.bias.interface import AbstractBias
 from bsatnp.bias.masks import Causal, Window
 
 
@@ -67,7 +68,7 @@ class Weighted(AbstractBias):
         if _has_mask(bias):
             raise ValueError("`bias` must have finite scores to be weighted, got a hard mask.")
         self.bias = bias
-        self.weight = jnp.ones(positive("heads", heads))
+        self.weight = jnp.ones(whole("heads", heads))
 
     @property
     def groups(self) -> tuple[Any, ...]:

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from bsatnp._types import whole
+
 
 class AbstractBias(eqx.Module):
     """Interface of a bias: a score for each head, from one pair of points."""
@@ -27,13 +29,6 @@ class AbstractBias(eqx.Module):
         return jax.vmap(over_keys, in_axes=(0, None), out_axes=1)(p, q)
 
 
-def positive(name: str, value: int) -> int:
-    """Return `value`, or raise ValueError where it is below 1."""
-    if value < 1:
-        raise ValueError(f"`{name}` must be at least 1, got {value}.")
-    return value
-
-
 def basis_start(
     heads: int, basis: int, lengths: tuple[float, float]
 ) -> tuple[Float[Array, "head basis"], Float[Array, "head basis"]]:
@@ -42,7 +37,7 @@ def basis_start(
     Raises:
         ValueError: no heads, no bases, or lengths that are not positive and ordered.
     """
-    shape = positive("heads", heads), positive("basis", basis)
+    shape = whole("heads", heads), whole("basis", basis)
     shortest, longest = lengths
     if not 0 < shortest <= longest:
         raise ValueError(f"`lengths` must be positive and ordered (shortest, longest), got {lengths}.")

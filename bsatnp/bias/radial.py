@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from bsatnp._types import whole
 from bsatnp.bias.decay import decay
-from bsatnp.bias.interface import AbstractBias, basis_start, positive
+from bsatnp.bias.interface import AbstractBias, basis_start
 from bsatnp.groups.protocol import safe_sqrt, wide
 
 
@@ -135,7 +136,7 @@ class Linear(AbstractRadialBias):
         if not length > 0:
             raise ValueError(f"`length` must be positive, got {length}.")
         self.group = group
-        ranks = jnp.arange(1, positive("heads", heads) + 1, dtype=float)
+        ranks = jnp.arange(1, whole("heads", heads) + 1, dtype=float)
         self.log_slope = -jnp.log(2.0) * 8 * ranks / heads - jnp.log(jnp.asarray(length, float))
 
     def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp._types import Key
-from bsatnp.bias.interface import AbstractBias, basis_start, positive
+from bsatnp._types import Key, whole
+from bsatnp.bias.interface import AbstractBias, basis_start
 
 
 class TISA(AbstractBias):
@@ -53,7 +53,7 @@ class TISA(AbstractBias):
         self.group = group
         self.weight, length = basis_start(heads, basis, lengths)
         self.log_rate = -jnp.log(2 * length**2)
-        self.centre = reach * jax.random.normal(key, (heads, basis, positive("dim", dim)))
+        self.centre = reach * jax.random.normal(key, (heads, basis, whole("dim", dim)))
 
     @property
     def groups(self) -> tuple[Any, ...]:
@@ -101,7 +101,7 @@ class MLPBias(AbstractBias):
     ):
         self.group = group
         self.network = eqx.nn.MLP(
-            positive("dim", dim), positive("heads", heads), positive("width", width), depth, activation, key=key
+            whole("dim", dim), whole("heads", heads), whole("width", width), depth, activation, key=key
         )
 
     @property

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one
+from bsatnp._types import Key, whole
 
 
 class Permutation(eqx.Module):
@@ -32,7 +31,7 @@ class Permutation(eqx.Module):
     dim = 1
 
     def __check_init__(self):
-        at_least_one("size", self.size)
+        whole("size", self.size)
 
     def sample(self, *, key: Key) -> Int[Array, " category"]:
         """Draw a permutation, uniformly."""

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one, difference, matmul, safe_norm, wide
+from bsatnp._types import Key, whole
+from bsatnp.groups.protocol import difference, matmul, safe_norm, wide
 
 
 class Euclidean(eqx.Module):
@@ -28,7 +28,7 @@ class Euclidean(eqx.Module):
     shift_invariant = True
 
     def __check_init__(self):
-        at_least_one("dim", self.dim)
+        whole("dim", self.dim)
 
     def sample(self, *, key: Key) -> tuple[Float[Array, "dim dim"], Float[Array, " dim"]]:
         """Draw an orthogonal matrix, uniformly, and a normal shift."""

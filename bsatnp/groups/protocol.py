@@ -4,7 +4,6 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key
@@ -74,11 +73,3 @@ def safe_norm(x: Float[Array, " dim"]) -> Float[Array, ""]:
 def matmul(a: Array, b: Array) -> Array:
     """Product of matrices in full precision on every backend."""
     return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
-
-
-def at_least_one(name: str, value: int) -> None:
-    """Raise ValueError unless `value` is a whole number of at least 1."""
-    if value < 1:
-        raise ValueError(f"`{name}` must be at least 1, got {value}.")
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise ValueError(f"`{name}` must be a whole number, got {value!r}.")

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one, wide
+from bsatnp._types import Key, whole
+from bsatnp.groups.protocol import wide
 
 
 class Scaling(eqx.Module):
@@ -31,7 +31,7 @@ class Scaling(eqx.Module):
     shift_invariant = False
 
     def __check_init__(self):
-        at_least_one("dim", self.dim)
+        whole("dim", self.dim)
 
     def sample(self, *, key: Key) -> Float[Array, " dim"]:
         """Draw log-normal factors."""

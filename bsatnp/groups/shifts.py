@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key
-from bsatnp.groups.protocol import at_least_one, difference
+from bsatnp._types import Key, whole
+from bsatnp.groups.protocol import difference
 
 
 class Translation(eqx.Module):
@@ -25,7 +25,7 @@ class Translation(eqx.Module):
     shift_invariant = True
 
     def __check_init__(self):
-        at_least_one("dim", self.dim)
+        whole("dim", self.dim)
 
     def sample(self, *, key: Key) -> Float[Array, " dim"]:
         """Draw a normal shift."""

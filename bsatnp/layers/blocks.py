@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Bool, Float
 
-from bsatnp._types import Index, Key
+from bsatnp._types import Index, Key, whole
 from bsatnp.layers.attention import MultiHeadAttention
 from bsatnp.layers.basic import MLP, LayerNorm
 
@@ -92,8 +92,7 @@ def stacked(depth: int, make_score: Callable[[Key], Any], *, key: Key, **block: 
     Raises:
         ValueError: no blocks.
     """
-    if depth < 1:
-        raise ValueError(f"`depth` must be at least 1, got {depth}.")
+    whole("depth", depth)
 
     def make(key):
         # a block's own weights are drawn from the same key: it splits it further, and the score from its third part

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bsatnp._types import Key
+from bsatnp._types import Key, whole
 from bsatnp.groups.protocol import wide
 from bsatnp.layers.basic import linears
 from bsatnp.layers.convolution import pointwise
@@ -46,8 +46,8 @@ class Grid(eqx.Module):
             )
         if not all(0 < width < math.inf for width in self.spacing):
             raise ValueError(f"`spacing` must be positive, got {self.spacing}.")
-        if min(self.size) < 1:
-            raise ValueError(f"`size` must be at least 1, got {self.size}.")
+        for n in self.size:
+            whole("size", n)
 
     @property
     def dim(self) -> int:

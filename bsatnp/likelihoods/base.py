@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
-from bsatnp._types import Array, Key, is_traced
+from bsatnp._types import Array, Key, device_integers, is_traced
 
 #: The scores in `bsatnp.metrics` that make sense for a number.
 NUMERIC_SCORES = ("nll", "mae", "rmse", "coverage", "crps")
@@ -136,11 +136,9 @@ class AbstractHead(eqx.Module):
 
 
 def on_device(x: Array) -> jax.Array:
-    """A device array of `x`; host integers that 32 bits do not hold become floats, bytes get the machine's order."""
-    if isinstance(x, np.ndarray) and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
-        if x.dtype.kind in "iu" and x.dtype.itemsize > 4 and np.abs(x, dtype=np.float64).max(initial=0) >= 2**31:
-            x = x.astype(np.float32)
+    """A device array of `x`; host integers that it cannot count become floats, bytes get the machine's order."""
     if isinstance(x, np.ndarray):
+        x = device_integers(x) if x.dtype.kind in "iu" else x
         x = x.astype(x.dtype.newbyteorder("="), copy=False)
     return jnp.asarray(x)
 
@@ -180,13 +178,6 @@ def check_at_least(name: str, value: float, least: float) -> None:
     """Raise ValueError unless `value` is a finite number no smaller than `least`."""
     if not least <= value < float("inf"):
         raise ValueError(f"`{name}` must be at least {least}, got {value}.")
-
-
-def check_count(name: str, value: int, least: int) -> None:
-    """Raise ValueError unless `value` is a whole number no smaller than `least`."""
-    check_at_least(name, value, least)
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise ValueError(f"`{name}` must be a whole number, got {value!r}.")
 
 
 def check_raw(raw: Array, width: int) -> None:

@@ -8,11 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, whole
 from bsatnp.likelihoods.base import (
     AbstractHead,
     AbstractLikelihood,
-    check_count,
     check_raw,
     concrete_values,
     on_device,
@@ -104,7 +103,7 @@ class CategoricalHead(AbstractHead):
     out: int = eqx.field(static=True, default=1, init=False)
 
     def __check_init__(self):
-        check_count("classes", self.classes, 2)
+        whole("classes", self.classes, 2)
 
     @property
     def raw(self) -> int:

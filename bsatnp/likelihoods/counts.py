@@ -10,13 +10,12 @@ from jax.lax import stop_gradient
 from jax.scipy.special import i0e, i1e
 from jaxtyping import Bool, Float, Num
 
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, whole
 from bsatnp.likelihoods import _counting
 from bsatnp.likelihoods.base import (
     AbstractHead,
     AbstractLikelihood,
     check_at_least,
-    check_count,
     check_probability,
     check_raw,
     check_same_shape,
@@ -165,7 +164,7 @@ class PoissonHead(AbstractHead):
     floor: float = eqx.field(static=True, default=1e-6)
 
     def __check_init__(self):
-        check_count("out", self.out, 1)
+        whole("out", self.out)
         check_at_least("floor", self.floor, 1e-9)
 
     @property
@@ -208,7 +207,7 @@ class NegativeBinomialHead(AbstractHead):
     floor: float = eqx.field(static=True, default=1e-6)
 
     def __check_init__(self):
-        check_count("out", self.out, 1)
+        whole("out", self.out)
         check_at_least("floor", self.floor, 1e-9)
 
     @property

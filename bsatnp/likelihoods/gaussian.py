@@ -7,12 +7,11 @@ import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Bool, Float, Num
 
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, whole
 from bsatnp.likelihoods.base import (
     AbstractHead,
     AbstractLikelihood,
     check_at_least,
-    check_count,
     check_probability,
     check_raw,
     check_same_shape,
@@ -94,7 +93,7 @@ class GaussianHead(AbstractHead):
     floor: float = eqx.field(static=True, default=1e-3)
 
     def __check_init__(self):
-        check_count("out", self.out, 1)
+        whole("out", self.out)
         check_at_least("floor", self.floor, 1e-9)
 
     @property

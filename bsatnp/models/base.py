@@ -81,7 +81,8 @@ class AbstractModel(eqx.Module):
         """Say what is wrong with points, as far as it can be seen without running the model.
 
         Raises:
-            ValueError: a batch, missing components, widths that differ, values outside a group's space.
+            ValueError: a batch, missing components, widths that differ, values outside a group's space, numbers whose
+                squares overflow.
         """
         if points.mask.ndim != 1:
             raise ValueError(
@@ -105,6 +106,10 @@ class AbstractModel(eqx.Module):
         if is_traced(points):
             return
         keep = np.asarray(points.mask)
+        for name in sorted(needed):
+            _check_squares(f"Component '{name}'", np.asarray(points.index[name])[keep])
+        if points.f is not None:
+            _check_squares("`f`", np.asarray(points.f)[np.asarray(points.observed)])
         for factor in acting:
             if hasattr(factor.group, "check"):
                 factor.group.check(np.asarray(points.index[factor.component])[keep])
@@ -120,6 +125,14 @@ class AbstractModel(eqx.Module):
         self.check(ctx)
         self.check(tgt)
         check_pair(ctx, tgt)
+
+
+def _check_squares(name: str, values: np.ndarray) -> None:
+    """Raise ValueError for floats whose squares, a few hundred of them, the device cannot add up."""
+    kind = jnp.result_type(float)
+    limit = float(jnp.finfo(kind).max) ** 0.5 / 20
+    if jnp.issubdtype(values.dtype, jnp.floating) and (most := float(np.abs(values).max(initial=0))) > limit:
+        raise ValueError(f"{name} must be at most {limit:.2g} in size for its squares to fit {kind}, got {most:.3g}.")
 
 
 def clean(points: Points, mask: Any) -> dict[str, Any]:

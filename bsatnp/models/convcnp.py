@@ -10,12 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bsatnp._types import Key, is_traced
+from bsatnp._types import Key, is_traced, whole
 from bsatnp.groups import On, Translation
 from bsatnp.layers import MLP, Grid, ResidualBlock, SetConvolution, grid_between, over_blocks
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood, GaussianHead
 from bsatnp.models.base import AbstractModel, clean
 from bsatnp.tasks import Points
+from bsatnp.tasks.centring import seconds
 
 #: Name of the axis of the batch while the model learns.
 _BATCH = "task"
@@ -83,8 +84,7 @@ class ConvCNP(AbstractModel):
         key: Key,
     ):
         for name, size in {"depth": depth, "dim": dim}.items():
-            if size < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {size}.")
+            whole(name, size)
         self.head = GaussianHead() if head is None else head
         self.parts = dict(embed or {})
         self.grid = grid_between((-2.5, -2.5), (2.5, 2.5), points_per_unit=16) if grid is None else grid
@@ -140,9 +140,7 @@ class ConvCNP(AbstractModel):
 
     def _rows(self, points: Points, mask: Any) -> np.ndarray:
         values = np.asarray(points.index[self.component])[np.asarray(mask)]
-        if values.dtype.kind == "M":
-            return (values - np.datetime64(0, "s")) / np.timedelta64(1, "s")
-        return values.astype(np.float64)
+        return seconds(values) if values.dtype.kind == "M" else values.astype(np.float64)
 
     def _check_inside(self, rows: np.ndarray, middle: np.ndarray) -> None:
         away = np.abs(rows - middle).max(0, initial=0.0)

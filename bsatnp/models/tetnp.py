@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from bsatnp._types import Index, Key
+from bsatnp._types import Index, Key, whole
 from bsatnp.groups import Translation, factors
 from bsatnp.layers import MLP, InvariantScore, KRBlock, TokenEmbedding, over_blocks, stacked
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood, GaussianHead
@@ -161,8 +161,7 @@ class PTTETNP(AbstractTransformer):
         acting = factors(group)
         if not acting or any(not isinstance(factor.group, Translation) for factor in acting):
             raise ValueError(f"`group` must be made of translations with `On` or `Product`, got {group}.")
-        if pseudo < 1:
-            raise ValueError(f"`pseudo` must be at least 1, got {pseudo}.")
+        whole("pseudo", pseudo)
         networks, tokens, places = jax.random.split(key, 3)
         self.head = GaussianHead() if head is None else head
         self.embedding, stacks, self.predict = _build(

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, whole
 from bsatnp.simulate.kernels import gram
 from bsatnp.tasks import Points, Task, bucket
 
@@ -90,12 +90,10 @@ def process_tasks(
 
 def check_counts(batch: int, n_ctx: tuple[int, int], n_tgt: int, ctx_sizes: Sequence[int]) -> None:
     """Raise ValueError unless the numbers of tasks and points fit each other and the buckets."""
-    if batch < 1:
-        raise ValueError(f"`batch` must be at least 1, got {batch}.")
+    whole("batch", batch)
+    whole("n_tgt", n_tgt)
     if not 0 <= n_ctx[0] < n_ctx[1]:
         raise ValueError(f"`n_ctx` must be (low, high) with 0 <= low < high, got {n_ctx}.")
-    if n_tgt < 1:
-        raise ValueError(f"`n_tgt` must be at least 1, got {n_tgt}.")
     if not ctx_sizes or max(ctx_sizes) < n_ctx[1] - 1:
         raise ValueError(f"`ctx_sizes` must hold {n_ctx[1] - 1} context points, got {tuple(ctx_sizes)}.")
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, whole
 from bsatnp.simulate.draws import cells, correlate, shuffles
 from bsatnp.simulate.kernels import AbstractKernel, namespace, parameter, positive
 from bsatnp.tasks import Points, Task
@@ -224,8 +224,7 @@ class GneitingTasks:
     noisy_tgt: bool = True
 
     def __post_init__(self):
-        if self.batch < 1:
-            raise ValueError(f"`batch` must be at least 1, got {self.batch}.")
+        whole("batch", self.batch)
         if not 0 <= self.n_ctx[0] < self.n_ctx[1] <= self.locations + 1:
             raise ValueError(
                 f"`n_ctx` must be (low, high) with 0 <= low < high <= {self.locations + 1}, got {self.n_ctx}."

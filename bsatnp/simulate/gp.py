@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, whole
 from bsatnp.simulate.draws import cells, check_counts, context_counts, denser, process_tasks
 from bsatnp.simulate.kernels import SquaredExponential
 from bsatnp.tasks import Task
@@ -63,8 +63,7 @@ class GPTasks:
 
     def __post_init__(self):
         check_counts(self.batch, self.n_ctx, self.n_tgt, self.ctx_sizes)
-        if self.dim < 1:
-            raise ValueError(f"`dim` must be at least 1, got {self.dim}.")
+        whole("dim", self.dim)
         for name, span in (("domain", self.domain), ("inner", self.inner)):
             if span is not None and not span[0] < span[1]:
                 raise ValueError(f"`{name}` must be (low, high) with low < high, got {span}.")

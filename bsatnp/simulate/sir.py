@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, whole
 from bsatnp.simulate.draws import cells, check_counts, context_counts, denser, inverse_gamma, shuffles
 from bsatnp.tasks import Points, Task
 
@@ -140,8 +140,7 @@ class SIRTasks:
         check_counts(self.batch, self.n_ctx, self.n_tgt, self.ctx_sizes)
         if self.width < 1 or self.width % 2 == 0:
             raise ValueError(f"`width` must be odd and at least 1, got {self.width}.")
-        if self.steps < 1:
-            raise ValueError(f"`steps` must be at least 1, got {self.steps}.")
+        whole("steps", self.steps)
         if not 0 <= self.first_cases[0] < self.first_cases[1] <= self.cells**2 + 1:
             raise ValueError(f"`first_cases` must be (low, high) with 0 <= low < high, got {self.first_cases}.")
         most = self.n_tgt if self.ctx_in_tgt else self.n_tgt + self.n_ctx[1] - 1

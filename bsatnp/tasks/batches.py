@@ -1,13 +1,12 @@
 """Many tasks of many lengths in few shapes, and one set of points split into a task."""
 
-import operator
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Key, is_traced
+from bsatnp._types import Key, is_traced, whole
 from bsatnp.tasks.given import kind
 from bsatnp.tasks.points import Points, Task
 
@@ -66,25 +65,18 @@ def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> 
         key: chooses the points.
 
     Raises:
-        ValueError: more points asked for than there are, numbers that are not whole, a batch instead of one set.
+        ValueError: more points asked for than there are, no whole numbers from 0 up, a batch instead of one set.
     """
     if points.mask.ndim != 1:
         raise ValueError(f"`points` must be one set with axes (point, dim), got batch axes {points.mask.shape[:-1]}.")
-    n_ctx, n_tgt = _whole("n_ctx", n_ctx), None if n_tgt is None else _whole("n_tgt", n_tgt)
+    n_ctx = whole("n_ctx", n_ctx, 0)
     if not is_traced(points):
         points = points.take(np.flatnonzero(np.asarray(points.mask)))
     n = len(points)
-    n_tgt = n - n_ctx if n_tgt is None else n_tgt
-    if n_ctx < 0 or n_tgt < 0 or n_ctx + n_tgt > n:
-        raise ValueError(f"`n_ctx` + `n_tgt` must be between 0 and the {n} points, got {n_ctx} + {n_tgt}.")
+    n_tgt = max(n - n_ctx, 0) if n_tgt is None else whole("n_tgt", n_tgt, 0)
+    if n_ctx + n_tgt > n:
+        raise ValueError(f"`n_ctx` + `n_tgt` must be at most the {n} points, got {n_ctx} + {n_tgt}.")
     order = jax.random.permutation(key, n)
     if not is_traced((order, points)):
         order = np.asarray(order)
     return Task(points.take(order[:n_ctx]), points.take(order[n_ctx : n_ctx + n_tgt]))
-
-
-def _whole(name: str, value: int) -> int:
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise ValueError(f"`{name}` must be a whole number, got {value!r}.") from None

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import is_traced
+from bsatnp._types import device_integers, has_x64, is_traced
 from bsatnp.tasks.points import Points, Task
 
 #: The largest number of float32.
@@ -62,10 +62,9 @@ def _replace(points: Points, index: dict[str, Any]) -> Points:
 
 def _narrow_values(f: np.ndarray) -> np.ndarray:
     """Values in the precision of the device; whole numbers that it cannot count become floats."""
-    if _x64() or f.dtype.itemsize <= 4:
+    f = device_integers(f) if f.dtype.kind in "iu" else f
+    if has_x64() or f.dtype.itemsize <= 4:
         return f
-    if f.dtype.kind in "iu" and np.abs(f, dtype=np.float64).max(initial=0) < 2**31:
-        return f.astype(np.int32)
     if (most := np.abs(f, dtype=np.float64).max(initial=0)) > _LARGEST:
         raise ValueError(f"`f` must fit into float32, got {most:.3g}: scale it, or enable x64.")
     return f.astype(np.float32)
@@ -101,6 +100,11 @@ def _origin(ctx, ctx_mask, tgt, tgt_mask):
     return np.stack(flat).reshape(*lead, 1, ctx.shape[-1]) if flat else np.zeros((*lead, 1, ctx.shape[-1]), ctx.dtype)
 
 
+def seconds(dates: np.ndarray) -> np.ndarray:
+    """Dates of any unit as float64 seconds since the start of 1970."""
+    return _minus(dates, np.datetime64(0, "s"))
+
+
 def _minus(values, origin):
     """Values − origin in float64, exact where both are dates or both are whole numbers, whatever their units."""
     if values.dtype.kind == "M":
@@ -125,12 +129,9 @@ def _split_seconds(dates):
 def _narrow(name, values, mask):
     """Host array in the precision of the device, unless points that differ would coincide there."""
     if values.dtype.kind == "M":
-        values = _minus(values, np.datetime64(0, "s"))
-    if values.dtype.kind in "iub":
-        if values.dtype.kind == "b" or np.abs(values, dtype=np.float64).max(initial=0) < 2**31:
-            return values.astype(bool if values.dtype.kind == "b" else np.int32)
-        values = values.astype(np.float64)
-    if _x64() or values.dtype.itemsize <= 4:
+        values = seconds(values)
+    values = device_integers(values) if values.dtype.kind in "iu" else values
+    if has_x64() or values.dtype.itemsize <= 4:
         return values
     keep = np.asarray(mask)
     values = np.where(keep[..., None], values, 0)
@@ -148,7 +149,3 @@ def _narrow(name, values, mask):
                 f"{wide[-1]:.6g}); subtract an origin, scale it, or enable x64."
             )
     return values.astype(np.float32)
-
-
-def _x64() -> bool:
-    return bool(jax.config.jax_enable_x64)  # pyright: ignore[reportAttributeAccessIssue]

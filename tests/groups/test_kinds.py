@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bsatnp.groups import SO3, Cyclic, Euclidean, On, Permutation, Scaling, Translation
+from bsatnp.groups import SO3, Cyclic, Euclidean, On, Permutation, Scaling, Translation, safe_norm
 
 KINDS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.float16, jnp.bfloat16, np.float32]
 LOW, HIGH = np.array([[3, 5], [1, 90]]), np.array([[120, 7], [100, 4]])
@@ -61,6 +61,7 @@ def test_a15_distances_of_half_floats_do_not_overflow():
     """Squares of float16 overflow from 256 on."""
     p, q = jnp.asarray([1000.0, 0.0], jnp.float16), jnp.asarray([0.0, 0.0], jnp.float16)
     np.testing.assert_allclose(Euclidean(2).invariants(p, q), [1000.0])
+    np.testing.assert_allclose(safe_norm(jnp.asarray([300.0, 400.0], jnp.float16)), 500.0)
 
 
 def test_checks_look_at_concrete_points_inside_a_compiled_function():

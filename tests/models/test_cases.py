@@ -22,14 +22,6 @@ from tests.models.every import CTX, N_CTX, TGT, F, S, T, answer, finite, losses,
 from tests.registry import MODELS, TABLE, close, predict
 
 
-@pytest.fixture(autouse=True)
-def quick_compilation():
-    """Compile without optimisation."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
-
-
 @pytest.fixture(scope="module", params=MODELS)
 def model(request):
     """Every model of the registry, parameters moved so that none hides anything."""
@@ -197,6 +189,14 @@ def test_b6_targets_in_another_unit_than_the_context(model):
     assert close(predict(model, Points(ctx, F[CTX]), Points(tgt)), answer(model, t=floats))
 
 
+def test_b6_days_months_and_years(model):
+    """The same dates by any unit; a model that has a grid looks at them on the host."""
+    years = np.array([[2019], [2020], [2021], [2022], [2023], [2024], [2020], [2022]]) - 1970
+    expected = answer(model, t=years.astype("M8[Y]").astype("M8[D]"))
+    for unit in ("M8[Y]", "M8[M]", "M8[s]"):
+        assert close(answer(model, t=years.astype("M8[Y]").astype(unit)), expected)
+
+
 def test_b7_eastings_and_northings_keep_their_differences_or_are_refused(model, x64):
     local = np.round(S, 1) / 10
     far = local + np.array([500000.1, 5e6])
@@ -293,6 +293,17 @@ def test_c4_constants(model, what):
 def test_c12_the_variance_is_positive(model, size, where, when, rows):
     got = answer(model, s=S * where, t=T * when, f=F * size, mask=np.arange(N_CTX) < rows)
     assert finite(got) and (np.asarray(got.variance) > 0).all()
+
+
+def test_c12_numbers_whose_squares_overflow_are_refused(model, x64):
+    """Norms and dot products would be infinite, the prediction NaN."""
+    far = 1e200 if x64 else 1e20
+    with pytest.raises(ValueError, match=r"`f` must be at most .* in size for its squares to fit float.*, got .*e\+"):
+        answer(model, f=F * far)
+    for name, options in (("s", {"s": S * far}), ("t", {"t": T * far})):
+        with pytest.raises(ValueError, match=f"Component '{name}' must be at most .* in size for its squares"):
+            answer(model, **options)
+    assert finite(answer(model, f=F / np.abs(F).max() * (1e150 if x64 else 9e17)))
 
 
 def test_d1_a_file_of_another_width_and_half_a_file(model, tmp_path):

@@ -196,6 +196,10 @@ def test_dates_on_a_line():
     assert close(there, here, atol=0)
     with pytest.raises(ValueError, match="Component 't' must lie within"):
         model.check(Points({"t": days + np.arange(4)[:, None] * np.timedelta64(30, "D")}))
+    for unit in ("M8[M]", "M8[Y]"):
+        model.check(Points({"t": np.array([["2020"], ["2020"]], unit)}))
+        with pytest.raises(ValueError, match="Component 't' must lie within"):
+            model.check(Points({"t": np.array([["2020"], ["2021"]], unit)}))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,11 @@ from tests.largest import largest
 from tests.registry import MODELS
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Memory is that of optimised code."""
+
+
 @pytest.fixture(scope="module", params=MODELS)
 def model(request):
     return MODELS[request.param][0]()

@@ -12,7 +12,7 @@ from bsatnp.layers import AdditiveScore
 HEADS, DIM = 2, 8
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def quick_compilation():
     """Memory is that of optimised code."""
 

@@ -31,7 +31,8 @@ def test_c13_the_example_of_the_readme_beats_a_constant(steps, least, capsys):
     assert "steps=200" in code
     scope: dict = {}
     exec(compile(code.replace("steps=200", f"steps={steps}"), "README.md", "exec"), scope)
-    capsys.readouterr()
+    assert scope["forecast"].mean.shape == (50, 1) and (scope["forecast"].std > 0).all()
+    assert capsys.readouterr().out
     gained = margin(scope)
     print(f"README example, {steps} steps: {gained:.3f} nats better than a constant")
     assert gained > least

@@ -94,7 +94,16 @@ def test_every_point_is_context_equally_often():
     assert all(len({*a, *b}) == 5 for a, b in zip(ctx, tgt, strict=True))
 
 
-@pytest.mark.parametrize(("n_ctx", "n_tgt"), [(7, None), (4, 3), (-1, None), (-1, 3), (3, -1)])
-def test_more_points_than_there_are_is_refused(n_ctx, n_tgt):
-    with pytest.raises(ValueError, match="`n_ctx` \\+ `n_tgt` must be between 0 and the 6 points"):
+@pytest.mark.parametrize(
+    ("n_ctx", "n_tgt", "says"),
+    [
+        (7, None, r"`n_ctx` \+ `n_tgt` must be at most the 6 points, got 7 \+ 0"),
+        (4, 3, r"`n_ctx` \+ `n_tgt` must be at most the 6 points, got 4 \+ 3"),
+        (-1, None, "`n_ctx` must be at least 0, got -1"),
+        (-1, 3, "`n_ctx` must be at least 0, got -1"),
+        (3, -1, "`n_tgt` must be at least 0, got -1"),
+    ],
+)
+def test_more_points_than_there_are_is_refused(n_ctx, n_tgt, says):
+    with pytest.raises(ValueError, match=says):
         split(numbered(6), n_ctx, n_tgt, key=jax.random.key(0))
