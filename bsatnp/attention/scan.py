@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from bsatnp._exponential import decay
 from bsatnp._types import is_traced
 from bsatnp.attention import dense, tiles
 from bsatnp.attention.forward_mode import reverse_mode_only
@@ -164,7 +165,7 @@ def _forward(operands: Operands, mask, tile):
                     scores = _masked(operands.scores(), mask, fresh)
                     new_top = jnp.maximum(top, scores.max(-1))
                     base = jnp.where(jnp.isneginf(new_top), 0, new_top)
-                    weights = jnp.exp(scores - base[..., None])
+                    weights = decay(base[..., None] - scores)
                     fade = jnp.exp(top - base)
                     values = product("hqk,hkd->hqd", weights, operands.v.astype(wide))
                     return new_top, fade * total + weights.sum(-1), fade[..., None] * mixed + values
@@ -255,6 +256,7 @@ def _tile_gradient(operands: Operands, mask, fresh, slope, delta, lse, wanted: O
 
     scores, pull = jax.vjp(scores_of, dots, arrays)
     top, log_total = lse[..., :1], lse[..., 1:]
+    # not `decay`: a compiler takes `exp` for dear and computes the weights once, not in each place they are used
     weights = jnp.exp(scores - jnp.where(jnp.isneginf(top), 0, top) - log_total)
     gains = product("hqd,hkd->hqk", slope, operands.v.astype(wide))
     by_dots, grads = pull(weights * (gains - delta[..., None]))
