@@ -26,30 +26,7 @@ def decay(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """
     if x.dtype != jnp.float32 or jax.default_backend() != "cpu":
         return jnp.exp(-x)
-    return _power_of_two(x * np.float32(-np.log2(np.e)))
-
-
-@jax.custom_jvp
-def decay_again(x: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """The numbers of `decay` by other operations.
-
-    A compiler that finds one expression in several places computes it once and keeps it. For the tiles of attention
-    that costs more in memory traffic than computing it again where it is needed.
-    """
-    if x.dtype != jnp.float32 or jax.default_backend() != "cpu":
-        return jnp.exp(-x)
-    return _power_of_two(-(x * np.float32(np.log2(np.e))))
-
-
-@decay.defjvp
-@decay_again.defjvp
-def _(primals, tangents):
-    (x,), (dx,) = primals, tangents
-    value = decay_again(x)
-    return value, -value * dx
-
-
-def _power_of_two(power: Array) -> Array:
+    power = x * np.float32(-np.log2(np.e))
     normal = jnp.maximum(power, np.float32(-126))
     whole = lax.round(normal, lax.RoundingMethod.TO_NEAREST_EVEN)
     rest = normal - whole
@@ -59,3 +36,10 @@ def _power_of_two(power: Array) -> Array:
     exponent = lax.shift_left(whole.astype(jnp.int32), jnp.int32(23))
     value = lax.bitcast_convert_type(lax.bitcast_convert_type(value, jnp.int32) + exponent, jnp.float32)
     return jnp.where(power < np.float32(-126), np.float32(0), value)
+
+
+@decay.defjvp
+def _(primals, tangents):
+    (x,), (dx,) = primals, tangents
+    value = decay(x)
+    return value, -value * dx

@@ -32,11 +32,11 @@ def dense_attention(
         ValueError: shapes that do not fit.
     """
     del tile
-    return attend(*prepare(q, k, v, score, q_index, k_index, mask, scale))[0]
+    return attend(*prepare(q, k, v, score, q_index, k_index, mask, scale))[0].astype(v.dtype)
 
 
 def attend(operands: Operands, mask: Array | None) -> tuple[Array, Array]:
-    """Output `(head, q, value)` and log-sum-exp `(head, q, 2)` of prepared operands.
+    """Output `(head, q, value)` and log-sum-exp `(head, q, 2)` of prepared operands, in float32 or wider.
 
     The log-sum-exp is kept as two terms, the maximum and the rest: far from zero their float32 sum would lose the rest.
     Without any key they are −inf and 0.
@@ -49,4 +49,4 @@ def attend(operands: Operands, mask: Array | None) -> tuple[Array, Array]:
     total = jnp.sum(weights, -1, keepdims=True)
     safe = jnp.where(total > 0, total, 1)
     out = product("hqk,hkd->hqd", weights / safe, operands.v.astype(weights.dtype))
-    return out.astype(operands.v.dtype), jnp.concatenate([top, jnp.log(safe)], -1)
+    return out, jnp.concatenate([top, jnp.log(safe)], -1)

@@ -66,7 +66,7 @@ def scan_attention(
         return jnp.zeros((*operands.q.shape[:2], operands.v.shape[-1]), operands.v.dtype)
     _refuse_closures(operands)
     operands = jax.tree.map(lambda x: reverse_mode_only(x) if eqx.is_inexact_array(x) else x, operands)
-    return _attend(operands, mask, tile)[0]
+    return _attend(operands, mask, tile)[0].astype(operands.v.dtype)
 
 
 def _refuse_closures(operands: Operands) -> None:
@@ -92,7 +92,7 @@ def _refuse_closures(operands: Operands) -> None:
 
 @eqx.filter_custom_vjp
 def _attend(operands: Operands, mask, tile):
-    """Output and log-sum-exp."""
+    """Output, in float32 or wider since the gradient is computed from it, and log-sum-exp."""
     return _forward(operands, mask, tile)
 
 
@@ -138,7 +138,7 @@ def _dense_cotangents(given, like):
 
 
 def _forward(operands: Operands, mask, tile):
-    """Output `(head, q, value)` in the input's type and log-sum-exp `(head, q, 2)`, as `dense.attend`."""
+    """Output `(head, q, value)` and log-sum-exp `(head, q, 2)`, as `dense.attend`."""
     arrays, static = eqx.partition((operands, mask), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 
@@ -176,11 +176,11 @@ def _forward(operands: Operands, mask, tile):
             empty = jnp.full(rows, -jnp.inf, wide), jnp.zeros(rows, wide), jnp.zeros((*rows, value), wide)
             top, total, mixed = tiles.loop(n_k, k_tile, keys, empty)
             total = jnp.where(total > 0, total, 1)
-            out = (mixed / total[..., None]).astype(operands.v.dtype)
+            out = mixed / total[..., None]
             lse = jnp.stack([top, jnp.log(total)], -1)
             return tiles.put(carry, (out, lse), q_start, add=False)
 
-        empty = jnp.zeros((*sizes, head, n_q, value), operands.v.dtype), jnp.zeros((*sizes, head, n_q, 2), wide)
+        empty = jnp.zeros((*sizes, head, n_q, value), wide), jnp.zeros((*sizes, head, n_q, 2), wide)
         return tiles.loop(n_q, q_tile, queries, empty)
 
     return tiles.over_batches(algorithm, leaves)
@@ -189,11 +189,9 @@ def _forward(operands: Operands, mask, tile):
 def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
     """Gradient of every perturbed array of the operands, None for the rest."""
     wanted = jax.tree.map(lambda x, p: bool(p) and eqx.is_inexact_array(x), operands, perturbed)
-    wide = widened(operands.q.dtype)
     out, lse = results
     slope, slope_lse = _dense_cotangents(cotangents, results)
-    slope = slope.astype(wide)
-    delta = jnp.sum(slope * out.astype(wide), -1) - slope_lse[..., 1]
+    delta = jnp.sum(slope * out, -1) - slope_lse[..., 1]
     arrays, static = eqx.partition((operands, mask, slope, delta, lse), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 

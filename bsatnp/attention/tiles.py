@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array
 
 #: Scores held at once, by backend: heads × batch × queries × keys of a tile. Measured on CPU; elsewhere a guess.
-BUDGET = {"cpu": 2**19, "gpu": 2**24, "tpu": 2**22}
+BUDGET = {"cpu": 2**20, "gpu": 2**24, "tpu": 2**22}
 
 
 class Level(NamedTuple):
@@ -37,8 +37,15 @@ def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None) -> tuple
 
 
 def _even(n: int, tile: int) -> int:
-    """The smallest tile that needs no more tiles than `tile` does, so that the last one is nearly full."""
-    return max(1, math.ceil(n / max(1, math.ceil(n / max(1, tile)))))
+    """The largest divisor of `n` that is more than half of `tile`; else the smallest that needs as few tiles as `tile`.
+
+    A divisor leaves no part of a tile to be masked.
+    """
+    tile = max(1, min(n, tile))
+    for divisor in range(tile, tile // 2, -1):
+        if n % divisor == 0:
+            return divisor
+    return math.ceil(n / math.ceil(n / tile))
 
 
 def starts(step: Array | int, tile: int, n: int) -> tuple[Array | int, Array | None]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from bsatnp._exponential import decay, decay_again
+from bsatnp._exponential import decay
 from bsatnp.bias.interface import AbstractBias, basis_start, positive
 from bsatnp.groups.protocol import safe_sqrt, wide
 
