@@ -31,6 +31,7 @@ def scan_attention(
     mask: Bool[Array, "..."] | None = None,
     scale: float | None = None,
     tile: tuple[int, int] | None = None,
+    axis: str | None = None,
 ) -> Float[Array, "head q value"]:
     """Exact softmax attention in memory linear in the lengths, forward and backward.
 
@@ -52,6 +53,8 @@ def scan_attention(
             included, has no effect. A query without any key gets zero, and gives zero gradients.
         scale: factor of the dot products; 1/√dim when None.
         tile: numbers of queries and of keys in a tile; chosen for the machine and the batch when None.
+        axis: name of a mapped axis (`jax.shard_map`, `jax.vmap`) whose devices hold different keys and the same
+            queries. What each of them finds is merged by its log-sum-exp, and all get attention to all keys.
 
     Raises:
         ValueError: shapes that do not fit, or a `score` that closes over a traced array.
@@ -63,10 +66,11 @@ def scan_attention(
         raise ValueError(f"`tile` must be two numbers of at least 1, got {tile}.")
     operands, mask = prepare(q, k, v, score, q_index, k_index, mask, scale)
     if operands.q.shape[1] == 0 or operands.k.shape[1] == 0:
+        # no device has a key where one has none, since all hold arrays of one shape
         return jnp.zeros((*operands.q.shape[:2], operands.v.shape[-1]), operands.v.dtype)
     _refuse_closures(operands)
     operands = jax.tree.map(lambda x: reverse_mode_only(x) if eqx.is_inexact_array(x) else x, operands)
-    return _attend(operands, mask, tile)[0].astype(operands.v.dtype)
+    return dense.merged(*_attend(operands, mask, tile), axis).astype(operands.v.dtype)
 
 
 def _refuse_closures(operands: Operands) -> None:

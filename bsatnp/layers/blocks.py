@@ -69,10 +69,14 @@ class KRBlock(eqx.Module):
         index: Index | None,
         ctx_index: Index | None,
         mask: Bool[Array, " ctx"] | None = None,
+        axis: str | None = None,
     ) -> Float[Array, "point dim"]:
-        """Update tokens, of the context or of targets, from the context's keys and values."""
+        """Update tokens, of the context or of targets, from the context's keys and values.
+
+        `axis` names the mapped axis over which keys are spread, see `scan_attention`.
+        """
         queries = self.norm_attention(tokens) if self.pre_norm else tokens
-        mixed = self.attention(queries, keys_values, q_index=index, k_index=ctx_index, mask=mask)
+        mixed = self.attention(queries, keys_values, q_index=index, k_index=ctx_index, mask=mask, axis=axis)
         if self.pre_norm:
             tokens = tokens + mixed
             return tokens + self.mlp(self.norm_mlp(tokens))
