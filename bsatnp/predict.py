@@ -7,9 +7,10 @@ from typing import Any, overload
 import equinox as eqx
 import jax
 import numpy as np
+from jax.sharding import Mesh, PartitionSpec
 from tqdm import tqdm
 
-from bsatnp import tasks
+from bsatnp import devices, tasks
 from bsatnp._types import Index, whole
 from bsatnp.likelihoods import AbstractLikelihood
 from bsatnp.models.base import AbstractModel
@@ -27,6 +28,7 @@ def predict(
     chunk: int | None = None,
     out: None = None,
     progress: bool = False,
+    mesh: Mesh | None = None,
 ) -> AbstractLikelihood: ...
 @overload
 def predict(
@@ -37,6 +39,7 @@ def predict(
     chunk: int | None = None,
     out: Mapping[str, Any],
     progress: bool = False,
+    mesh: Mesh | None = None,
 ) -> None: ...
 def predict(
     model: AbstractModel,
@@ -46,6 +49,7 @@ def predict(
     chunk: int | None = None,
     out: Mapping[str, Any] | None = None,
     progress: bool = False,
+    mesh: Mesh | None = None,
 ) -> AbstractLikelihood | None:
     """The predictive distribution at the targets of one task, in the caller's order.
 
@@ -66,12 +70,16 @@ def predict(
             `std`, …) to arrays that take slices, such as memory maps or Zarr arrays. Memory then does not grow
             with the number of targets.
         progress: whether to show a bar.
+        mesh: devices that share the work: targets are spread along its axis "tgt", the context along its axis "ctx",
+            `jax.make_mesh((2, 4), ("tgt", "ctx"))`; one device when None. On several hosts every process makes the same
+            call with the same arguments, and each gets all results.
 
     Returns:
         The likelihood, or None where `out` takes the results.
 
     Raises:
-        ValueError: points that the model does not take or that do not fit; an `out` of a wrong name or shape.
+        ValueError: points that the model does not take or that do not fit; an `out` of a wrong name or shape; a `mesh`
+            with other axes, or with "ctx" for a model that keeps nothing which grows with the context.
     """
     if not isinstance(ctx, Points):
         raise ValueError(f"`ctx` must be Points, got {type(ctx).__name__}.")
@@ -80,13 +88,17 @@ def predict(
     if isinstance(tgt, Points) and tgt.mask.ndim != 1:
         raise ValueError(f"`tgt` must be one task with axes (point,), got a mask of shape {tgt.mask.shape}.")
     n = _length(tgt)
+    if mesh is not None:
+        mesh = devices.checked(mesh, ("tgt", "ctx"))
     size = min(_CHUNK if chunk is None else whole("chunk", chunk), _round_up(n))
+    size += -size % devices.size(mesh, "tgt")
     values = [*ctx.index.values(), *_index(tgt).values()]
     movable = tuple(model.shift_invariant)
     precise = not all(isinstance(value, jax.Array) for value in values)  # device arrays are taken as they are
     ctx = jax.tree.map(np.asarray, ctx)
     model.check(ctx)
-    ctx = ctx.pad(_round_up(len(ctx)))
+    rows = _round_up(len(ctx))
+    ctx = ctx.pad(rows + -rows % devices.size(mesh, "ctx"))
     for part in _chunks(tgt, n, size):
         tasks.check_pair(ctx, part)
         model.check(part)
@@ -97,8 +109,8 @@ def predict(
         if precise:
             task, origin = tasks.centre(task, movable, origin=origin)
         if conditioned is None:
-            conditioned = _condition(model, task.ctx)
-        answer = _answer(conditioned, task.tgt)
+            conditioned = _condition(model, task.ctx, mesh)
+        answer = _answer(conditioned, task.tgt, mesh)
         if waiting is not None:  # the device works on this chunk while the last one is copied
             results.put(*waiting)
         waiting = (number * size, len(part), answer)
@@ -108,13 +120,24 @@ def predict(
 
 
 @eqx.filter_jit
-def _condition(model, ctx):
+def _condition(model, ctx, mesh):
+    if devices.size(mesh, "ctx") > 1:
+        return model.condition_over(ctx, mesh, "ctx")
     return model.condition(ctx)
 
 
 @eqx.filter_jit
-def _answer(conditioned, tgt):
-    return conditioned(tgt)
+def _answer(conditioned, tgt, mesh):
+    if mesh is None:
+        return conditioned(tgt)
+    arrays, static = eqx.partition(conditioned, eqx.is_array)
+    held = conditioned.specs() if devices.size(mesh, "ctx") > 1 else PartitionSpec()
+    among = devices.spec(mesh, "tgt")
+
+    def local(arrays, tgt):
+        return eqx.combine(arrays, static)(tgt)
+
+    return jax.shard_map(local, mesh=mesh, in_specs=(held, among), out_specs=among, check_vma=False)(arrays, tgt)
 
 
 class _Results:
@@ -124,7 +147,7 @@ class _Results:
         self._n, self._out, self.whole = n, out, None
 
     def put(self, start: int, rows: int, answer: AbstractLikelihood) -> None:
-        part = jax.tree.map(lambda leaf: np.asarray(leaf)[:rows], answer)
+        part = jax.tree.map(lambda leaf: leaf[:rows], devices.fetched(answer))
         where = slice(start, start + rows)
         if self._out is None:
             if self.whole is None:

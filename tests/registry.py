@@ -13,6 +13,7 @@ import equinox as eqx
 import hypothesis
 import jax
 import numpy as np
+import optax
 
 from bsatnp import bias, groups, models
 from bsatnp.groups import SO3, Cyclic, Euclidean, On, Permutation, Product, Scaling, TimeShift, Translation
@@ -86,6 +87,11 @@ BIASES = {
 
 #: Sizes that compile quickly.
 SMALL = {"depth": 2, "dim": 16, "heads": 2, "width": 16, "embed_sizes": (16,), "hidden": 16}
+
+
+def plain_descent() -> optax.GradientTransformation:
+    """An optimiser that moves by the gradient itself: AdamW divides by the root of squares as small as rounding."""
+    return optax.sgd(0.1)
 
 
 def bsatnp(bias_: bias.AbstractBias | None = None, *, seed: int = 0, **options: Any) -> models.BSATNP:

@@ -20,6 +20,7 @@ def dense_attention(
     mask: Bool[Array, "..."] | None = None,
     scale: float | None = None,
     tile: tuple[int, int] | None = None,
+    axis: str | None = None,
 ) -> Float[Array, "head q value"]:
     """Softmax attention with the whole `(head, q, k)` matrix in memory.
 
@@ -32,11 +33,11 @@ def dense_attention(
         ValueError: shapes that do not fit.
     """
     del tile
-    return attend(*prepare(q, k, v, score, q_index, k_index, mask, scale))[0]
+    return merged(*attend(*prepare(q, k, v, score, q_index, k_index, mask, scale)), axis).astype(v.dtype)
 
 
 def attend(operands: Operands, mask: Array | None) -> tuple[Array, Array]:
-    """Output `(head, q, value)` and log-sum-exp `(head, q, 2)` of prepared operands.
+    """Output `(head, q, value)` and log-sum-exp `(head, q, 2)` of prepared operands, in float32 or wider.
 
     The log-sum-exp is kept as two terms, the maximum and the rest: far from zero their float32 sum would lose the rest.
     Without any key they are −inf and 0.
@@ -49,4 +50,15 @@ def attend(operands: Operands, mask: Array | None) -> tuple[Array, Array]:
     total = jnp.sum(weights, -1, keepdims=True)
     safe = jnp.where(total > 0, total, 1)
     out = product("hqk,hkd->hqd", weights / safe, operands.v.astype(weights.dtype))
-    return out.astype(operands.v.dtype), jnp.concatenate([top, jnp.log(safe)], -1)
+    return out, jnp.concatenate([top, jnp.log(safe)], -1)
+
+
+def merged(out: Array, lse: Array, axis: str | None) -> Array:
+    """Attention to all keys from what each device along a mapped axis found with its own; `out` where it is None."""
+    if axis is None:
+        return out
+    top, log_total = jax.lax.stop_gradient(lse[..., 0]), lse[..., 1]
+    highest = jax.lax.pmax(top, axis)
+    total = jnp.exp(top - jnp.where(jnp.isneginf(highest), 0, highest) + log_total)
+    whole = jax.lax.psum(total, axis)
+    return jax.lax.psum(total[..., None] * out, axis) / jnp.where(whole > 0, whole, 1)[..., None]

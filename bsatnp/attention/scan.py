@@ -11,12 +11,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float
 
+from bsatnp._exponential import decay
 from bsatnp._types import is_traced
 from bsatnp.attention import dense, tiles
 from bsatnp.attention.forward_mode import reverse_mode_only
 from bsatnp.attention.operands import Operands, prepare, product, widened
+
+#: What the results of attention are called for `jax.checkpoint`: they are dear to compute and small to keep.
+NAME = "attention"
 
 
 def scan_attention(
@@ -30,6 +35,7 @@ def scan_attention(
     mask: Bool[Array, "..."] | None = None,
     scale: float | None = None,
     tile: tuple[int, int] | None = None,
+    axis: str | None = None,
 ) -> Float[Array, "head q value"]:
     """Exact softmax attention in memory linear in the lengths, forward and backward.
 
@@ -51,6 +57,8 @@ def scan_attention(
             included, has no effect. A query without any key gets zero, and gives zero gradients.
         scale: factor of the dot products; 1/√dim when None.
         tile: numbers of queries and of keys in a tile; chosen for the machine and the batch when None.
+        axis: name of a mapped axis (`jax.shard_map`, `jax.vmap`) whose devices hold different keys and the same
+            queries. What each of them finds is merged by its log-sum-exp, and all get attention to all keys.
 
     Raises:
         ValueError: shapes that do not fit, or a `score` that closes over a traced array.
@@ -62,10 +70,11 @@ def scan_attention(
         raise ValueError(f"`tile` must be two numbers of at least 1, got {tile}.")
     operands, mask = prepare(q, k, v, score, q_index, k_index, mask, scale)
     if operands.q.shape[1] == 0 or operands.k.shape[1] == 0:
+        # no device has a key where one has none, since all hold arrays of one shape
         return jnp.zeros((*operands.q.shape[:2], operands.v.shape[-1]), operands.v.dtype)
     _refuse_closures(operands)
     operands = jax.tree.map(lambda x: reverse_mode_only(x) if eqx.is_inexact_array(x) else x, operands)
-    return _attend(operands, mask, tile)[0]
+    return dense.merged(*_attend(operands, mask, tile), axis).astype(operands.v.dtype)
 
 
 def _refuse_closures(operands: Operands) -> None:
@@ -91,7 +100,7 @@ def _refuse_closures(operands: Operands) -> None:
 
 @eqx.filter_custom_vjp
 def _attend(operands: Operands, mask, tile):
-    """Output and log-sum-exp."""
+    """Output, in float32 or wider since the gradient is computed from it, and log-sum-exp."""
     return _forward(operands, mask, tile)
 
 
@@ -99,6 +108,7 @@ def _attend(operands: Operands, mask, tile):
 def _attend_forward(perturbed, operands, mask, tile):
     del perturbed
     both = _attend(operands, mask, tile)  # not `_forward`, so that an outer derivative finds a rule
+    both = checkpoint_name(both, NAME)
     return both, both
 
 
@@ -137,7 +147,7 @@ def _dense_cotangents(given, like):
 
 
 def _forward(operands: Operands, mask, tile):
-    """Output `(head, q, value)` in the input's type and log-sum-exp `(head, q, 2)`, as `dense.attend`."""
+    """Output `(head, q, value)` and log-sum-exp `(head, q, 2)`, as `dense.attend`."""
     arrays, static = eqx.partition((operands, mask), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 
@@ -161,10 +171,10 @@ def _forward(operands: Operands, mask, tile):
                 def one(leaves, state):
                     top, total, mixed = state
                     operands, mask = _assemble(structure, static, leaves)
-                    scores = _masked(operands.scores(), mask, fresh)
-                    new_top = jnp.maximum(top, scores.max(-1))
+                    scores, seen = operands.scores(), _seen(mask, fresh)
+                    new_top = jnp.maximum(top, _where(seen, scores, -jnp.inf).max(-1))
                     base = jnp.where(jnp.isneginf(new_top), 0, new_top)
-                    weights = jnp.exp(scores - base[..., None])
+                    weights = _where(seen, decay(base[..., None] - scores), 0)
                     fade = jnp.exp(top - base)
                     values = product("hqk,hkd->hqd", weights, operands.v.astype(wide))
                     return new_top, fade * total + weights.sum(-1), fade[..., None] * mixed + values
@@ -175,24 +185,22 @@ def _forward(operands: Operands, mask, tile):
             empty = jnp.full(rows, -jnp.inf, wide), jnp.zeros(rows, wide), jnp.zeros((*rows, value), wide)
             top, total, mixed = tiles.loop(n_k, k_tile, keys, empty)
             total = jnp.where(total > 0, total, 1)
-            out = (mixed / total[..., None]).astype(operands.v.dtype)
+            out = mixed / total[..., None]
             lse = jnp.stack([top, jnp.log(total)], -1)
             return tiles.put(carry, (out, lse), q_start, add=False)
 
-        empty = jnp.zeros((*sizes, head, n_q, value), operands.v.dtype), jnp.zeros((*sizes, head, n_q, 2), wide)
+        empty = jnp.zeros((*sizes, head, n_q, value), wide), jnp.zeros((*sizes, head, n_q, 2), wide)
         return tiles.loop(n_q, q_tile, queries, empty)
 
-    return tiles.over_batches(algorithm, leaves)
+    return tiles.over_batches(algorithm, leaves, tiles.together(*_sizes(operands), tile))
 
 
 def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
     """Gradient of every perturbed array of the operands, None for the rest."""
     wanted = jax.tree.map(lambda x, p: bool(p) and eqx.is_inexact_array(x), operands, perturbed)
-    wide = widened(operands.q.dtype)
     out, lse = results
     slope, slope_lse = _dense_cotangents(cotangents, results)
-    slope = slope.astype(wide)
-    delta = jnp.sum(slope * out.astype(wide), -1) - slope_lse[..., 1]
+    delta = jnp.sum(slope * out, -1) - slope_lse[..., 1]
     arrays, static = eqx.partition((operands, mask, slope, delta, lse), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 
@@ -206,13 +214,13 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
         operands = _by_column(operands)
 
         def queries(i, carry):
-            by_query, by_key, by_score = carry
+            by_query, by_key, by_place, by_score = carry
             q_start, q_fresh = tiles.starts(i, q_tile, n_q)
             mine, mask_q = _query_rows(operands, mask, q_start, q_tile)
             rows = tiles.take((slope, delta[..., None], lse), q_start, q_tile)
 
             def keys(j, state):
-                by_query, by_key, by_score = state
+                by_query, by_key, by_place, by_score = state
                 k_start, k_fresh = tiles.starts(j, k_tile, n_k)
                 part = (*_key_rows(mine, mask_q, k_start, k_tile), rows[0], rows[1][..., 0], rows[2])
 
@@ -223,20 +231,23 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
                         delta = jnp.where(q_fresh[None, :], delta, 0)
                     return _tile_gradient(operands, mask, k_fresh, slope, delta, lse, wanted)
 
-                grad_query, grad_key, grad_score = tiles.mapped(one, levels)(jax.tree.leaves(part), None)
+                grad_query, grad_key, grad_place, grad_score = tiles.mapped(one, levels)(jax.tree.leaves(part), None)
                 return (
                     jax.tree.map(jnp.add, by_query, grad_query),
-                    tiles.put(by_key, grad_key, k_start, add=True),
+                    tiles.put(by_key, grad_key, k_start, add=True, axis=-1),
+                    tiles.put(by_place, grad_place, k_start, add=True),
                     jax.tree.map(jnp.add, by_score, grad_score),
                 )
 
             empty = jax.tree.map(lambda x: jnp.zeros((*x.shape[:-2], q_tile, x.shape[-1]), x.dtype), by_query)
-            mine_grad, by_key, by_score = tiles.loop(n_k, k_tile, keys, (empty, by_key, by_score))
-            return tiles.put(by_query, mine_grad, q_start, add=True), by_key, by_score
+            mine_grad, *rest = tiles.loop(n_k, k_tile, keys, (empty, by_key, by_place, by_score))
+            return tiles.put(by_query, mine_grad, q_start, add=True), *rest
 
         return tiles.loop(n_q, q_tile, queries, blank)
 
-    (grad_q, grad_q_index), (grad_k, grad_v, grad_k_index), grad_score = tiles.over_batches(algorithm, leaves)
+    together = tiles.together(*_sizes(operands), tile)
+    (grad_q, grad_q_index), columns, grad_k_index, grad_score = tiles.over_batches(algorithm, leaves, together)
+    grad_k, grad_v = (None if x is None else jnp.swapaxes(x, -1, -2) for x in columns)
     parts = grad_q, grad_k, grad_v, grad_score, grad_q_index, grad_k_index
     grads = eqx.tree_at(
         lambda o: (o.q, o.k, o.v, o.score, o.q_index, o.k_index), operands, parts, is_leaf=_is_none
@@ -245,29 +256,31 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
 
 
 def _tile_gradient(operands: Operands, mask, fresh, slope, delta, lse, wanted: Operands):
-    """Gradients that one tile of one task contributes: to query rows, key rows, score arrays."""
+    """Gradients that one tile of one task contributes: to query rows, keys and values, places of keys, score arrays.
+
+    Those of keys and values are columns `(head, dim, k)`: so contracted, the product is four times as fast on a CPU.
+    """
     wide = slope.dtype
     arrays, rest = eqx.partition(operands, wanted)
     dots = operands.dots()
 
-    def scores_of(dots, arrays):
-        return _masked(eqx.combine(arrays, rest).scores(dots), mask, fresh)
-
-    scores, pull = jax.vjp(scores_of, dots, arrays)
+    scores, pull = jax.vjp(lambda dots, arrays: eqx.combine(arrays, rest).scores(dots), dots, arrays)
     top, log_total = lse[..., :1], lse[..., 1:]
+    # not `decay`: a compiler takes `exp` for dear and computes the weights once, not in each place they are used
     weights = jnp.exp(scores - jnp.where(jnp.isneginf(top), 0, top) - log_total)
+    weights = _where(_seen(mask, fresh), weights, 0)
     gains = product("hqd,hkd->hqk", slope, operands.v.astype(wide))
     by_dots, grads = pull(weights * (gains - delta[..., None]))
     by_dots = by_dots * operands.scale
     grad_q = product("hqk,hkd->hqd", by_dots, operands.k.astype(wide)) if wanted.q else None
-    grad_k = _by_key(by_dots, operands.q.astype(wide)) if wanted.k else None
+    grad_k = product("hqk,hqd->hdk", by_dots, operands.q.astype(wide)) if wanted.k else None
+    grad_v = product("hqk,hqd->hdk", weights, slope)
     grads = jax.tree.map(lambda g: g.astype(widened(g.dtype)), grads)
-    return (grad_q, grads.q_index), (grad_k, _by_key(weights, slope), grads.k_index), grads.score
+    return (grad_q, grads.q_index), (grad_k, grad_v), grads.k_index, grads.score
 
 
-def _by_key(pairs, rows):
-    """Σ over queries. Contracted this way round the product is four times as fast on a CPU."""
-    return jnp.swapaxes(product("hqk,hqd->hdk", pairs, rows), -1, -2)
+def _sizes(operands: Operands) -> tuple[int, int, int]:
+    return operands.q.shape[-2], operands.k.shape[-2], operands.held
 
 
 def _blank(operands: Operands, wanted: Operands, levels, leaves, structure):
@@ -283,7 +296,8 @@ def _blank(operands: Operands, wanted: Operands, levels, leaves, structure):
 
     blank = jax.tree.map(zeros, operands, wanted, depth, is_leaf=_is_none)
     value = jnp.zeros((*sizes, *operands.v.shape[depth.v :]), widened(operands.v.dtype))
-    return (blank.q, blank.q_index), (blank.k, value, blank.k_index), blank.score
+    columns = tuple(None if x is None else jnp.swapaxes(x, -1, -2) for x in (blank.k, value))
+    return (blank.q, blank.q_index), columns, blank.k_index, blank.score
 
 
 def _by_column(operands: Operands) -> Operands:
@@ -314,12 +328,16 @@ def _assemble(structure, static, leaves):
     return eqx.combine(jax.tree.unflatten(structure, leaves), static)
 
 
-def _masked(scores, mask, fresh):
-    if mask is not None:
-        scores = jnp.where(mask[None], scores, -jnp.inf)
-    if fresh is not None:
-        scores = jnp.where(fresh[None, None], scores, -jnp.inf)
-    return scores
+def _seen(mask, fresh):
+    """The pairs of a tile that count, `(q, k)` or `(1, k)`; None for all."""
+    if mask is None or fresh is None:
+        return mask if fresh is None else fresh[None]
+    return mask & fresh[None]
+
+
+def _where(seen, pairs, otherwise):
+    """Masking comes late: scores that are masked at once would be computed again in each place they are used."""
+    return pairs if seen is None else jnp.where(seen[None], pairs, otherwise)
 
 
 def _is_none(x: Any) -> bool:

@@ -10,7 +10,7 @@ from jax import lax
 from jaxtyping import Array
 
 #: Scores held at once, by backend: heads × batch × queries × keys of a tile. Measured on CPU; elsewhere a guess.
-BUDGET = {"cpu": 2**19, "gpu": 2**24, "tpu": 2**22}
+BUDGET = {"cpu": 2**20, "gpu": 2**24, "tpu": 2**22}
 
 
 class Level(NamedTuple):
@@ -18,6 +18,23 @@ class Level(NamedTuple):
 
     size: int
     axes: tuple[int | None, ...]
+
+
+def _budget() -> int:
+    return BUDGET.get(jax.default_backend(), BUDGET["cpu"])
+
+
+def together(n_q: int, n_k: int, held: int, tile: tuple[int, int] | None) -> int:
+    """How many tasks of a batch share a tile: as many as leave it long enough for fast products, and at least one.
+
+    Args:
+        n_q: number of queries.
+        n_k: number of keys.
+        held: numbers held for each pair of one task.
+        tile: the caller's wish, or None.
+    """
+    q_tile, k_tile = (256, 512) if tile is None else tile
+    return max(1, _budget() // max(1, held * min(n_q, q_tile) * min(n_k, k_tile)))
 
 
 def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None) -> tuple[int, int]:
@@ -30,15 +47,22 @@ def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None) -> tuple
         tile: the caller's wish, or None for the measured default.
     """
     if tile is None:
-        pairs = max(BUDGET.get(jax.default_backend(), BUDGET["cpu"]) // max(rows, 1), 64 * 64)
+        pairs = max(_budget() // max(rows, 1), 64 * 64)
         k_tile = min(n_k, max(512, math.isqrt(pairs)))
         tile = max(1, pairs // max(k_tile, 1)), k_tile
     return tuple(_even(n, t) for n, t in zip((n_q, n_k), tile, strict=True))  # pyright: ignore[reportReturnType]
 
 
 def _even(n: int, tile: int) -> int:
-    """The smallest tile that needs no more tiles than `tile` does, so that the last one is nearly full."""
-    return max(1, math.ceil(n / max(1, math.ceil(n / max(1, tile)))))
+    """The largest divisor of `n` that is more than half of `tile`; else the smallest that needs as few tiles as `tile`.
+
+    A divisor leaves no part of a tile to be masked.
+    """
+    tile = max(1, min(n, tile))
+    for divisor in range(tile, tile // 2, -1):
+        if n % divisor == 0:
+            return divisor
+    return math.ceil(n / math.ceil(n / tile))
 
 
 def starts(step: Array | int, tile: int, n: int) -> tuple[Array | int, Array | None]:
@@ -94,17 +118,44 @@ def loop(n: int, tile: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:
     return lax.scan(lambda c, i: (body(i, c), None), carry, jnp.arange(count))[0]
 
 
-def over_batches(algorithm: Callable[[tuple[Level, ...], list], Any], leaves: list, levels: tuple[Level, ...] = ()):
-    """Call `algorithm(levels, leaves)` so that each `vmap` around it becomes one more level."""
-    call = jax.custom_batching.custom_vmap(lambda leaves: algorithm(levels, leaves))
+def over_batches(
+    algorithm: Callable[[tuple[Level, ...], list], Any], leaves: list, most: int, levels: tuple[Level, ...] = ()
+):
+    """Call `algorithm(levels, leaves)` so that each `vmap` around it becomes one more level.
+
+    Where the levels have more than `most` tasks in all, the outermost is walked through in a loop, group by group.
+    """
+    call = jax.custom_batching.custom_vmap(lambda leaves: _in_groups(algorithm, leaves, most, levels))
 
     @call.def_vmap
     def _(size, batched, leaves):
         level = Level(size, tuple(0 if b else None for b in batched[0]))
-        out = over_batches(algorithm, leaves, (level, *levels))
+        out = over_batches(algorithm, leaves, most, (level, *levels))
         return out, jax.tree.map(lambda _: True, out)
 
     return call(leaves)
+
+
+def _in_groups(algorithm: Callable, leaves: list, most: int, levels: tuple[Level, ...]):
+    if math.prod(level.size for level in levels) <= most:
+        return algorithm(levels, leaves)
+    (size, axes), *inner = levels
+    rest = math.prod(level.size for level in inner)
+    group = next(n for n in range(size, 0, -1) if size % n == 0 and (n * rest <= most or n == 1))
+    parts = [
+        x.reshape(size // group, group, *x.shape[1:]) if axis == 0 else None
+        for x, axis in zip(leaves, axes, strict=True)
+    ]
+
+    def one(parts):
+        mine = [leaf if part is None else part for part, leaf in zip(parts, leaves, strict=True)]
+        if group == 1:
+            mine = [leaf if part is None else part[0] for part, leaf in zip(parts, leaves, strict=True)]
+            return jax.tree.map(lambda x: x[None], _in_groups(algorithm, mine, most, tuple(inner)))
+        return algorithm((Level(group, axes), *inner), mine)
+
+    out = lax.map(one, parts)
+    return jax.tree.map(lambda x: x.reshape(size, *x.shape[2:]), out)
 
 
 def mapped(function: Callable[[list, Any], Any], levels: tuple[Level, ...]) -> Callable[[list, Any], Any]:

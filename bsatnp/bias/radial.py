@@ -1,15 +1,17 @@
 """Biases of the distance alone."""
 
 import abc
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
+from bsatnp._exponential import decay
 from bsatnp._types import whole
-from bsatnp.bias.decay import decay
 from bsatnp.bias.interface import AbstractBias, basis_start
 from bsatnp.groups.protocol import safe_sqrt, wide
 
@@ -145,6 +147,7 @@ class Linear(AbstractRadialBias):
         return -_like_head(jnp.exp(self.log_slope), distance) * distance[None]
 
 
+@jax.custom_jvp
 def radial_sum(
     weight: Float[Array, "head basis"], rate: Float[Array, "head basis"], x: Float[Array, "*pairs"]
 ) -> Float[Array, "head *pairs"]:
@@ -153,6 +156,30 @@ def radial_sum(
     for m in range(weight.shape[1]):
         total = total + _like_head(weight[:, m], x) * decay(_like_head(rate[:, m], x) * x[None])
     return jnp.asarray(total)
+
+
+@partial(radial_sum.defjvp, symbolic_zeros=True)
+def _(primals, tangents):
+    weight, rate, x = primals
+    by_weight, by_rate, by_x = (None if isinstance(t, SymbolicZero) else t for t in tangents)
+
+    @partial(jax.checkpoint, prevent_cse=False)  # pyright: ignore[reportPrivateImportUsage]
+    def add(tangent, basis):
+        weight, rate, by_weight, by_rate = basis
+        factor = 0.0
+        if by_weight is not None:
+            factor = factor + _like_head(by_weight, x)
+        if by_rate is not None:
+            # an outer product, so that the sum over pairs in its transpose is a product of a matrix and a vector
+            factor = factor + jnp.tensordot(-weight * by_rate, x, 0, precision=jax.lax.Precision.HIGHEST)
+        if by_x is not None:
+            factor = factor - _like_head(weight * rate, x) * by_x[None]
+        return tangent + factor * decay(_like_head(rate, x) * x[None]), None
+
+    # a loop, so that the compiler keeps the cotangent of the scores instead of computing it again for every basis
+    bases = jax.tree.map(jnp.transpose, (weight, rate, by_weight, by_rate))
+    tangent = jnp.zeros((weight.shape[0], *x.shape), weight.dtype)
+    return radial_sum(weight, rate, x), jax.lax.scan(add, tangent, bases)[0]
 
 
 def _like_head(per_head: Array, pairs: Array) -> Array:

@@ -54,8 +54,9 @@ class MultiHeadAttention(eqx.Module):
         q_index: Index | None = None,
         k_index: Index | None = None,
         mask: Bool[Array, " k"] | None = None,
+        axis: str | None = None,
     ) -> Float[Array, "q dim"]:
-        """Let every token attend to keys and values made before."""
+        """Let every token attend to keys and values made before; `axis` as in `scan_attention`."""
         keys, values = keys_values
         mixed = scan_attention(
             self._split(self.query, tokens),
@@ -65,6 +66,7 @@ class MultiHeadAttention(eqx.Module):
             q_index=q_index,
             k_index=k_index,
             mask=mask,
+            axis=axis,
         )
         return jax.vmap(self.out)(jnp.moveaxis(mixed, 0, 1).reshape(len(tokens), mixed.shape[0] * mixed.shape[2]))
 

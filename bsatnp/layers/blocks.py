@@ -8,6 +8,7 @@ import jax
 from jaxtyping import Array, Bool, Float
 
 from bsatnp._types import Index, Key, whole
+from bsatnp.attention.scan import NAME as ATTENTION
 from bsatnp.layers.attention import MultiHeadAttention
 from bsatnp.layers.basic import MLP, LayerNorm
 
@@ -69,10 +70,14 @@ class KRBlock(eqx.Module):
         index: Index | None,
         ctx_index: Index | None,
         mask: Bool[Array, " ctx"] | None = None,
+        axis: str | None = None,
     ) -> Float[Array, "point dim"]:
-        """Update tokens, of the context or of targets, from the context's keys and values."""
+        """Update tokens, of the context or of targets, from the context's keys and values.
+
+        `axis` names the mapped axis over which keys are spread, see `scan_attention`.
+        """
         queries = self.norm_attention(tokens) if self.pre_norm else tokens
-        mixed = self.attention(queries, keys_values, q_index=index, k_index=ctx_index, mask=mask)
+        mixed = self.attention(queries, keys_values, q_index=index, k_index=ctx_index, mask=mask, axis=axis)
         if self.pre_norm:
             tokens = tokens + mixed
             return tokens + self.mlp(self.norm_mlp(tokens))
@@ -101,7 +106,9 @@ def stacked(depth: int, make_score: Callable[[Key], Any], *, key: Key, **block: 
     return eqx.filter_vmap(make)(jax.random.split(key, depth))
 
 
-def over_blocks(step: Callable[..., tuple[Any, Any]], tokens: Any, blocks: Any, *extra: Any) -> tuple[Any, Any]:
+def over_blocks(
+    step: Callable[..., tuple[Any, Any]], tokens: Any, blocks: Any, *extra: Any, recompute: bool = True
+) -> tuple[Any, Any]:
     """Scan `step(tokens, block, *extra)` over stacked blocks, so that one block is compiled, not all.
 
     Args:
@@ -109,6 +116,8 @@ def over_blocks(step: Callable[..., tuple[Any, Any]], tokens: Any, blocks: Any, 
         tokens: what enters the first block.
         blocks: see `stacked`; or a pytree of such stacks.
         extra: pytrees of arrays with one entry for each block.
+        recompute: whether a gradient keeps only what enters a block and what its attention found, and computes the rest
+            again: little work beside the attention, and most of the memory.
 
     Returns:
         The last tokens, and what was kept with one entry for each block.
@@ -119,4 +128,7 @@ def over_blocks(step: Callable[..., tuple[Any, Any]], tokens: Any, blocks: Any, 
         arrays, extra = arrays_extra
         return step(tokens, eqx.combine(arrays, static), *extra)
 
+    if recompute:
+        policy = jax.checkpoint_policies.save_only_these_names(ATTENTION)
+        body = jax.checkpoint(body, prevent_cse=False, policy=policy)  # pyright: ignore[reportPrivateImportUsage]
     return jax.lax.scan(body, tokens, (arrays, extra))

@@ -42,6 +42,17 @@ class AbstractModel(eqx.Module):
     def condition(self, ctx: Points) -> Conditioned:
         """Do all that depends on the context alone; the result maps targets to their distribution."""
 
+    def condition_over(self, ctx: Points, mesh: jax.sharding.Mesh, axis: str) -> Conditioned:
+        """`condition` with what it keeps spread over the devices along an axis of a mesh.
+
+        Raises:
+            ValueError: the model does not keep its context point by point, so that there is nothing to spread.
+        """
+        raise ValueError(
+            f"`mesh` must have no axis {axis!r} for {type(self).__name__}, which keeps nothing that grows with the "
+            f"context, got axes {mesh.axis_names}."
+        )
+
     def __call__(self, ctx: Points, tgt: Points) -> AbstractLikelihood:
         """Predict the targets of one task.
 

@@ -9,11 +9,11 @@ from bsatnp._types import Key
 from bsatnp.bias import AbstractBias
 from bsatnp.layers import MLP, AdditiveScore, KRBlock, LayerNorm, TokenEmbedding
 from bsatnp.likelihoods import AbstractHead, GaussianHead
-from bsatnp.models.transformer import AbstractTransformer, ConditionedTransformer, drawn, self_attended
+from bsatnp.models.transformer import AbstractContextTransformer, Memory, drawn, self_attended
 from bsatnp.tasks import Points
 
 
-class BSATNP(AbstractTransformer):
+class BSATNP(AbstractContextTransformer):
     """Embeddings, a stack of kernel regression blocks whose attention carries biases, and a likelihood head.
 
     Defaults are the paper's sizes. Without `bias` and with space embedded it is the paper's SA-TNP.
@@ -86,6 +86,6 @@ class BSATNP(AbstractTransformer):
         score = self.blocks.attention.score
         return None if score is None else score.bias
 
-    def condition(self, ctx: Points) -> ConditionedTransformer:
+    def remember(self, ctx: Points, *, axis: str | None = None) -> Memory:
         """Run the context through all blocks and keep every block's keys and values."""
-        return self_attended(self, ctx)
+        return self_attended(self, ctx, axis)

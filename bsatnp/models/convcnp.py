@@ -154,7 +154,7 @@ class ConvCNP(AbstractModel):
     def condition(self, ctx: Points) -> "ConditionedConvCNP":
         """Bring the context onto the grid and through the network there."""
         x, middle, empty = self._onto_grid(ctx)
-        x, _ = over_blocks(lambda x, block: (block(x), None), x, self.blocks)
+        x, _ = over_blocks(lambda x, block: (block(x), None), x, self.blocks, recompute=False)
         return ConditionedConvCNP(self, x, middle, empty)
 
     def learn(self, ctx: Points, tgt: Points) -> tuple[AbstractLikelihood, "ConvCNP"]:
@@ -167,7 +167,11 @@ class ConvCNP(AbstractModel):
             self.check_task(ctx, tgt)
             weight = (jnp.any(ctx.mask) | jnp.any(tgt.mask)).astype(float)
             x, middle, empty = self._onto_grid(ctx)
-            x, running = over_blocks(lambda x, block: block.learn(x, weight=weight, axis=_BATCH), x, self.blocks)
+
+            def step(x, block):
+                return block.learn(x, weight=weight, axis=_BATCH)
+
+            x, running = over_blocks(step, x, self.blocks, recompute=False)
             return ConditionedConvCNP(self, x, middle, empty)(tgt), running
 
         likelihood, running = jax.vmap(one, axis_name=_BATCH, out_axes=(0, None))(ctx, tgt)

@@ -12,11 +12,11 @@ from bsatnp._types import Index, Key, whole
 from bsatnp.groups import Translation, factors
 from bsatnp.layers import MLP, InvariantScore, KRBlock, TokenEmbedding, over_blocks, stacked
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood, GaussianHead
-from bsatnp.models.transformer import AbstractTransformer, ConditionedTransformer
+from bsatnp.models.transformer import AbstractContextTransformer, AbstractTransformer, Memory, kept
 from bsatnp.tasks import Points
 
 
-class TETNP(AbstractTransformer):
+class TETNP(AbstractContextTransformer):
     """Targets attend to the context through scores that a network makes of dot products and invariants.
 
     Defaults are the paper's sizes; with `group` a translation it is the paper's TE-TNP. The tokens of the context are
@@ -84,11 +84,12 @@ class TETNP(AbstractTransformer):
         )
         self.norm_embedding = self.norm_out = None
 
-    def condition(self, ctx: Points) -> ConditionedTransformer:
+    def remember(self, ctx: Points, *, axis: str | None = None) -> Memory:
         """Make every block's keys and values of the context's tokens."""
         index, mask, tokens = self.context(ctx)
+        index, mask, tokens = kept((self.needs(index), mask, tokens), axis)
         _, keys_values = over_blocks(lambda tokens, block: (tokens, block.keys_values(tokens)), tokens, self.blocks)
-        return ConditionedTransformer(self, keys_values, self.needs(index), mask)
+        return Memory(keys_values, index, mask)
 
 
 class PTTETNP(AbstractTransformer):

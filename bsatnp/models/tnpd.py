@@ -8,11 +8,11 @@ import jax
 from bsatnp._types import Key
 from bsatnp.layers import MLP, KRBlock, LayerNorm, TokenEmbedding
 from bsatnp.likelihoods import AbstractHead, GaussianHead
-from bsatnp.models.transformer import AbstractTransformer, ConditionedTransformer, drawn, self_attended
+from bsatnp.models.transformer import AbstractContextTransformer, Memory, drawn, self_attended
 from bsatnp.tasks import Points
 
 
-class TNPD(AbstractTransformer):
+class TNPD(AbstractContextTransformer):
     """Embedded locations and values in a stack of encoder blocks that attend to the context, and a likelihood head.
 
     Defaults are the paper's sizes. Context and targets attend to the context alone, so the context's keys and values
@@ -82,6 +82,6 @@ class TNPD(AbstractTransformer):
         self.norm_embedding = None
         self.norm_out = LayerNorm(dim) if pre_norm else None
 
-    def condition(self, ctx: Points) -> ConditionedTransformer:
+    def remember(self, ctx: Points, *, axis: str | None = None) -> Memory:
         """Run the context through all blocks and keep every block's keys and values."""
-        return self_attended(self, ctx)
+        return self_attended(self, ctx, axis)

@@ -1,11 +1,13 @@
 """What the transformer models share: tokens, stacked blocks over kept keys and values, a prediction network."""
 
+import abc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Bool, Float
 
 from bsatnp._types import Index, Key
@@ -69,42 +71,118 @@ class AbstractTransformer(AbstractModel):
         index: Index | None,
         ctx_index: Index | None,
         mask: Bool[Array, " k"],
+        axis: str | None = None,
     ) -> AbstractLikelihood:
         """Let targets attend to the keys and values of every block, and predict them."""
 
         def step(tokens, block, keys_values):
-            return block(tokens, keys_values, index=index, ctx_index=ctx_index, mask=mask), None
+            return block(tokens, keys_values, index=index, ctx_index=ctx_index, mask=mask, axis=axis), None
 
         tokens, _ = over_blocks(step, tokens, self.blocks, keys_values)
         return self.head(self.predict(tokens if self.norm_out is None else self.norm_out(tokens)))
 
 
-class ConditionedTransformer(eqx.Module):
-    """A model that has seen its context: maps targets to their distribution at a cost of O(ctx) each."""
+class AbstractContextTransformer(AbstractTransformer):
+    """A transformer whose targets attend to the tokens of the context, point by point."""
 
-    model: AbstractTransformer
+    @abc.abstractmethod
+    def remember(self, ctx: Points, *, axis: str | None = None) -> "Memory":
+        """Every block's keys and values of the context.
+
+        Args:
+            ctx: the context.
+            axis: a mapped axis whose devices each keep their own part of the context, all of the same length; None for
+                all of it.
+        """
+
+    def condition(self, ctx: Points) -> "ConditionedTransformer":
+        """Make and keep every block's keys and values of the context."""
+        return ConditionedTransformer(self, self.remember(ctx))
+
+    def condition_over(self, ctx: Points, mesh: jax.sharding.Mesh, axis: str) -> "ConditionedTransformer":
+        """`condition` with the keys and values spread over the devices along an axis of a mesh."""
+        arrays, static = eqx.partition((self, ctx), eqx.is_array)
+
+        def local(arrays):
+            model, ctx = eqx.combine(arrays, static)
+            return model.remember(ctx, axis=axis)
+
+        spread = jax.shard_map(local, mesh=mesh, in_specs=P(), out_specs=Memory.specs(axis), check_vma=False)
+        return ConditionedTransformer(self, spread(arrays), axis)
+
+
+class Memory(eqx.Module):
+    """What targets need of the context: every block's keys and values, and the points they belong to.
+
+    **Shapes.** Keys and values are `(block, head, ctx, dim)`, leaves of `index` `(ctx, dim)`.
+    """
+
     keys_values: tuple[Array, Array]
     index: Any
     mask: Bool[Array, " ctx"]
 
+    @staticmethod
+    def specs(axis: str | None) -> "Memory":
+        """How its arrays lie on a mesh when the context is spread over an axis."""
+        points = P(None, None, axis)
+        return Memory((points, points), P(axis), P(axis))  # pyright: ignore[reportArgumentType]
+
+
+class ConditionedTransformer(eqx.Module):
+    """A model that has seen its context: maps targets to their distribution at a cost of O(ctx) each.
+
+    With `axis` the context is spread over that axis of a mesh, and it is to be called inside `jax.shard_map`.
+    """
+
+    model: AbstractContextTransformer
+    memory: Memory
+    axis: str | None = eqx.field(static=True, default=None)
+
+    def specs(self) -> "ConditionedTransformer":
+        """How its arrays lie on a mesh."""
+        return ConditionedTransformer(P(), Memory.specs(self.axis), self.axis)  # pyright: ignore[reportArgumentType]
+
     def __call__(self, tgt: Points) -> AbstractLikelihood:
         """Predict targets."""
-        model = self.model
-        index, tokens = model.targets(tgt)
-        return model.attend(tokens, self.keys_values, index=model.needs(index), ctx_index=self.index, mask=self.mask)
+        index, tokens = self.model.targets(tgt)
+        return self.model.attend(
+            tokens,
+            self.memory.keys_values,
+            index=self.model.needs(index),
+            ctx_index=self.memory.index,
+            mask=self.memory.mask,
+            axis=self.axis,
+        )
 
 
-def self_attended(model: AbstractTransformer, ctx: Points) -> ConditionedTransformer:
-    """Run the context through all blocks, where it attends to itself, and keep every block's keys and values."""
+def self_attended(model: AbstractTransformer, ctx: Points, axis: str | None) -> Memory:
+    """Run the context through all blocks, where it attends to itself, and keep every block's keys and values.
+
+    With `axis` every device updates all tokens, from the keys that it keeps and what the others found with theirs.
+    """
     index, mask, tokens = model.context(ctx)
     needed = model.needs(index)
+    mine, here = kept((needed, mask), axis)
 
     def step(tokens, block):
-        keys_values = block.keys_values(tokens)
-        return block(tokens, keys_values, index=needed, ctx_index=needed, mask=mask), keys_values
+        keys_values = block.keys_values(kept(tokens, axis))
+        return block(tokens, keys_values, index=needed, ctx_index=mine, mask=here, axis=axis), keys_values
 
     _, keys_values = over_blocks(step, tokens, model.blocks)
-    return ConditionedTransformer(model, keys_values, needed, mask)
+    return Memory(keys_values, mine, here)
+
+
+def kept(tree: Any, axis: str | None) -> Any:
+    """Of every leaf's first axis the part that this device keeps; all of it where `axis` is None."""
+    if axis is None:
+        return tree
+    size = jax.lax.axis_size(axis)
+
+    def part(x):
+        rows = len(x) // size
+        return jax.lax.dynamic_slice_in_dim(x, jax.lax.axis_index(axis) * rows, rows)
+
+    return jax.tree.map(part, tree)
 
 
 @eqx.filter_jit

@@ -6,9 +6,10 @@ from typing import TypeVar
 import equinox as eqx
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from jaxtyping import Float
 
-from bsatnp import metrics, tasks
+from bsatnp import devices, metrics, tasks
 from bsatnp._types import Array, Key
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Task
@@ -40,6 +41,20 @@ def prepare(model: AbstractModel, task: Task) -> Task:
     return tasks.centre(task, sorted(model.shift_invariant))[0]
 
 
+def shared(task: Task, mesh: Mesh | None) -> Task:
+    """A batch with its tasks spread over the devices of a mesh; as it is where that is None.
+
+    Raises:
+        ValueError: a number of tasks that the devices do not divide.
+    """
+    if mesh is None:
+        return task
+    count, among = len(task.ctx.mask), mesh.devices.size
+    if count % among:
+        raise ValueError(f"A batch must have a multiple of {among} tasks, as many as `mesh` has devices, got {count}.")
+    return devices.placed(task, mesh, "batch")
+
+
 def learned_nll(model: Model, task: Task) -> tuple[Float[Array, ""], Model]:
     """What `fit` minimises: `mean_nll` of the predictions of `model.learn`, and the model that it gives."""
     likelihood, model = model.learn(task.ctx, task.tgt)
@@ -54,7 +69,9 @@ def mean_nll(model: AbstractModel, task: Task) -> Float[Array, ""]:
     return metrics.nll(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)
 
 
-def evaluate(model: AbstractModel, stream: Callable[..., Task], *, batches: int, key: Key) -> dict[str, float]:
+def evaluate(
+    model: AbstractModel, stream: Callable[..., Task], *, batches: int, key: Key, mesh: Mesh | None = None
+) -> dict[str, float]:
     """All scores of `bsatnp.metrics` that the likelihood defines, over many batches as if they were one.
 
     Args:
@@ -62,15 +79,20 @@ def evaluate(model: AbstractModel, stream: Callable[..., Task], *, batches: int,
         stream: gives the batch number n, called with `(n, key=jax.random.fold_in(key, n))`.
         batches: how many batches.
         key: a typed key.
+        mesh: devices that share every batch, as in `fit`.
 
     Raises:
-        ValueError: `batches` below 1, or no observed target in any of them.
+        ValueError: `batches` below 1, or no observed target in any of them; see `shared`.
     """
     if batches < 1:
         raise ValueError(f"`batches` must be at least 1, got {batches}.")
     total, waiting = metrics.Accumulator(), []
+    if mesh is not None:
+        mesh = devices.checked(mesh, ("batch",))
+        model = devices.placed(model, mesh)
     for number in range(batches):
-        waiting.append(batch_sums(model, prepare(model, stream(number, key=jax.random.fold_in(key, number)))))
+        batch = prepare(model, stream(number, key=jax.random.fold_in(key, number)))
+        waiting.append(batch_sums(model, shared(batch, mesh)))
         if len(waiting) == _WAITING or number == batches - 1:
             for scored in jax.device_get(waiting):
                 total.add_sums(scored)

@@ -11,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
+from bsatnp import devices
 from bsatnp._types import Array, Key
 from bsatnp.models.base import AbstractModel, statistics, trainable
 from bsatnp.tasks import Task
-from bsatnp.train.evaluation import evaluate, learned_nll, prepare
+from bsatnp.train.evaluation import evaluate, learned_nll, prepare, shared
 from bsatnp.train.optimisers import optimizer as _default_optimizer
 from bsatnp.train.resume import Progress, Run, copy, relaxed
 
@@ -54,6 +56,7 @@ def fit(
     checkpoint_every: int | None = None,
     progress: bool = True,
     loss: Callable[[Any, Task], Array | tuple[Array, Any]] | None = None,
+    mesh: Mesh | None = None,
 ) -> Fit[_Model]:
     """Train a model on a stream of batches; continue from `checkpoint` where that file exists.
 
@@ -76,9 +79,12 @@ def fit(
         progress: whether to show a bar.
         loss: gives the scalar to minimise from (model, batch), or the scalar and a model as `model.learn` gives it,
             whose running statistics are then kept; `learned_nll` when None.
+        mesh: devices that share every batch, `jax.make_mesh((8,), ("batch",))`; one device when None. On several hosts
+            every process makes the same call with the same arguments, and the first of them writes `checkpoint`.
 
     Raises:
-        ValueError: a count below 1, a legacy key, validation batches without observed targets; see `prepare`.
+        ValueError: a count below 1, a legacy key, validation batches without observed targets; see `prepare` and
+            `bsatnp.train.evaluation.shared`.
         CheckpointError: `checkpoint` is of another model, optimiser, key or number of steps.
         FloatingPointError: a loss, gradient or validation score that is not finite. The checkpoint stays as it was.
     """
@@ -97,14 +103,17 @@ def fit(
 
     run = Run(model, optimizer, steps=steps, key=key, path=checkpoint, validated=validation is not None)
     now = run.resume()
+    if mesh is not None:
+        mesh = devices.checked(mesh, ("batch",))
+        now.model, now.optimizer = devices.placed((now.model, now.optimizer), mesh)
     loss = learned_nll if loss is None else loss
     waiting: list[Array] = []
     start = time.perf_counter() - now.seconds
     stop = False
     with tqdm(total=steps, initial=now.step, disable=not progress, unit="step") as bar:
         while now.step < steps and not stop:
-            batch = prepare(model, stream(now.step, key=jax.random.fold_in(key, now.step)))
-            now.model, now.optimizer, scores = _update((batch, optimizer, loss), now.model, now.optimizer)
+            batch = shared(prepare(model, stream(now.step, key=jax.random.fold_in(key, now.step))), mesh)
+            now.model, now.optimizer, scores = _update((batch, optimizer, loss, mesh), now.model, now.optimizer)
             waiting.append(scores)
             now.step += 1
             bar.update(1)
@@ -119,7 +128,7 @@ def fit(
             if logs:
                 row = now.row()
                 if validates and validation is not None:
-                    scored = evaluate(now.model, validation, batches=batches, key=validation_key)
+                    scored = evaluate(now.model, validation, batches=batches, key=validation_key, mesh=mesh)
                     _keep_best(now, scored)
                     row |= {f"validation_{name}": value for name, value in scored.items()}
                 row["seconds"] = now.seconds = time.perf_counter() - start
@@ -132,6 +141,8 @@ def fit(
                 stop = any([bool(callback(now.step, dict(now.history[-1]), current)) for callback in callbacks])
                 if stop and checkpoint is not None and not saves:
                     run.save(now)
+    if mesh is not None:
+        now.model, now.best = jax.tree.map(jnp.asarray, devices.fetched((now.model, now.best)))
     best = now.model if now.best_nll is None else now.best
     return Fit(now.model, best, now.history, now.step)
 
@@ -139,7 +150,7 @@ def fit(
 @eqx.filter_jit(donate="all-except-first")
 def _update(fixed, model, state):
     """One update; the buffers of the model and the state before it are reused."""
-    batch, optimizer, loss = fixed
+    batch, optimizer, loss, mesh = fixed
     parameters = trainable(model)
 
     def objective(parameters):
@@ -152,7 +163,8 @@ def _update(fixed, model, state):
         change, state = optimizer.update(gradient, state, parameters)
     squares = [jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(gradient)]
     scores = jnp.stack([value.astype(jnp.float32), jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))])
-    return eqx.combine(remembered, eqx.apply_updates(parameters, change), model), state, scores
+    after = eqx.combine(remembered, eqx.apply_updates(parameters, change), model), state, scores
+    return after if mesh is None else eqx.filter_shard(after, NamedSharding(mesh, PartitionSpec()))
 
 
 def _collect(now: Progress, waiting: list[Array], checkpoint: str | os.PathLike | None) -> None:

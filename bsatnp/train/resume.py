@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from bsatnp import devices
 from bsatnp._types import Key
 from bsatnp.checkpoint import CheckpointError, header, load_state, save_state
 from bsatnp.models.base import trainable
@@ -102,8 +103,11 @@ class Run:
 
     def save(self, now: Progress) -> None:
         """Write the state of this moment to the file of the run."""
-        if self._path is not None:
+        if self._path is None:
+            return
+        if jax.process_index() == 0:
             save_state(self._path, self._state(now), extra=self._facts)
+        devices.in_turn("saved")
 
     def resume(self) -> Progress:
         """The state in the file of the run, or the first state where there is no file.

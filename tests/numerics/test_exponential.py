@@ -1,11 +1,11 @@
-"""exp(−x) as the radial biases take it, against NumPy in float64."""
+"""exp(−x) as attention and the radial biases take it, against NumPy in float64."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bsatnp.bias.decay import decay
+from bsatnp._exponential import decay
 
 
 @pytest.mark.parametrize("kind", [jnp.float32, jnp.bfloat16])
