@@ -305,9 +305,13 @@ def _by_column(operands: Operands) -> Operands:
     return eqx.tree_at(
         lambda o: (o.q_index, o.k_index),
         operands,
-        tuple(jax.tree.map(tiles.Columns.of, index) for index in (operands.q_index, operands.k_index)),
+        tuple(jax.tree.map(_columns, index) for index in (operands.q_index, operands.k_index)),
         is_leaf=_is_none,
     )
+
+
+def _columns(x):
+    return tiles.Columns.of(x) if x.shape[-1] else x
 
 
 def _query_rows(operands: Operands, mask, start, size):
