@@ -37,10 +37,26 @@ def _parser() -> argparse.ArgumentParser:
     apart.add_argument("--batches", type=int, default=4, help="how many test batches")
     apart.add_argument("--data", type=Path, help="folder of the real data, where an experiment reads some")
     apart.set_defaults(do=_baseline)
-    report = commands.add_parser("report", help="write the tables and curves of all results")
+    scaling = commands.add_parser("scaling", help="score and time a trained SIR model on larger lattices")
+    scaling.add_argument("--model", required=True)
+    scaling.add_argument("--preset", choices=("full", "lite"), default="full", help="of the trained model")
+    scaling.add_argument("--seed", type=int, default=0)
+    scaling.add_argument("--cells", type=int, nargs="+", default=(128, 256, 512, 1024), help="along each axis")
+    scaling.add_argument("--samples", type=int, default=8, help="of each lattice")
+    scaling.add_argument("--results", type=Path, help="folder of the results; paper/results when left out")
+    scaling.add_argument("--runs", type=Path, help="folder of training states and models; runs when left out")
+    scaling.set_defaults(do=_scaling)
+    report = commands.add_parser("report", help="write tables, curves and the map of README.md")
     report.add_argument("--results", type=Path, help="folder of the results; paper/results when left out")
     report.add_argument("--out", type=Path, help="folder for REPORT.md and figures/; paper/ when left out")
     report.set_defaults(do=_report)
+    figures = commands.add_parser("figures", help="draw the paper's figures from trained models and results")
+    figures.add_argument("--only", nargs="+", help="gp, gp-multiscale, sphere, sir, era5, convergence, ratios")
+    figures.add_argument("--data", type=Path, help="ERA5 data, where the model was trained on others than the sample")
+    figures.add_argument("--results", type=Path, help="folder of the results; paper/results when left out")
+    figures.add_argument("--runs", type=Path, help="folder of training states and models; runs when left out")
+    figures.add_argument("--out", type=Path, help="folder of the pictures; paper/figures when left out")
+    figures.set_defaults(do=_figures)
     flops = commands.add_parser("flops", help="operations and memory of all models on the paper's 2-D GP batch")
     flops.add_argument("--model", action="append", help="only this one; may be given several times")
     flops.add_argument("--batch", type=int, default=8, help="tasks in the batch")
@@ -87,17 +103,54 @@ def _baseline(options: argparse.Namespace) -> int:
     return 0
 
 
+def _scaling(options: argparse.Namespace) -> int:
+    from paper import scaling
+    from paper.runner import RESULTS, RUNS, Job
+
+    folders = {"results": options.results or RESULTS, "runs": options.runs or RUNS}
+    job = Job("sir", options.model, options.preset, options.seed, **folders)
+    try:
+        scaling.run(job, cells=options.cells, samples=options.samples, progress=print)
+    except (ValueError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
 def _report(options: argparse.Namespace) -> int:
-    from paper.report import complexity, convergence, load, render
+    from paper import benchmarks, contents
+    from paper.drawing import curves
+    from paper.report import complexity, load, render
     from paper.runner import RESULTS
 
     out = options.out or RESULTS.parent
     folder = options.results or RESULTS
-    results = load(folder)
+    results, benches = load(folder), benchmarks.load()
     out.mkdir(parents=True, exist_ok=True)
-    (out / "REPORT.md").write_text(render(results) + complexity(folder))
-    for path in [out / "REPORT.md", *convergence(results, out / "figures")]:
-        print(path)
+    text = render(results) + complexity(folder)
+    made = [*curves.convergence(results, out / "figures"), *curves.ratios(benches, out / "figures")]
+    (out / "REPORT.md").write_text("\n".join([text.rstrip("\n"), *benchmarks.tables(benches)]) + "\n")
+    made.append(out / "REPORT.md")
+    if (readme := out / "README.md").exists():
+        readme.write_text(contents.rewrite(readme.read_text(), results, out))
+        made.append(readme)
+    print("\n".join(map(str, made)))
+    return 0
+
+
+def _figures(options: argparse.Namespace) -> int:
+    from paper.drawing.everything import draw
+    from paper.report import load
+    from paper.runner import RESULTS, RUNS
+
+    results, out = options.results or RESULTS, options.out or RESULTS.parent / "figures"
+    try:
+        found = draw(options.runs or RUNS, load(results), out, data=options.data, only=options.only)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for name, made in found.items():
+        print(f"{name}: {made}" if isinstance(made, str) else "\n".join(str(path) for path in made))
     return 0
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bsatnp.train import batch_sums, prepare
-from paper.protocol import Stream, describe
+from paper.protocol import SMOKE, Stream, describe
 
 #: Batches between writings.
 CHUNK = 16
@@ -25,7 +25,15 @@ def test_key() -> Any:
     return jax.random.key(TEST_SEED)
 
 
-def rows(file: Path, facts: dict, count: int, row: Callable[[list[int]], list[dict]], *, progress: Callable) -> list:
+def rows(
+    file: Path,
+    facts: dict,
+    count: int,
+    row: Callable[[list[int]], Iterable[dict]],
+    *,
+    progress: Callable,
+    chunk: int = CHUNK,
+) -> list[dict[str, float]]:
     """The first `count` rows of a file of JSON lines, made and written where they are missing.
 
     Args:
@@ -34,6 +42,7 @@ def rows(file: Path, facts: dict, count: int, row: Callable[[list[int]], list[di
         count: how many rows.
         row: gives the rows of a list of numbers.
         progress: called with (rows there are, count).
+        chunk: rows between writings.
     """
     have: list[dict] = []
     if file.exists():
@@ -45,7 +54,7 @@ def rows(file: Path, facts: dict, count: int, row: Callable[[list[int]], list[di
                     break
                 have.append(parsed)
     while len(have) < count:
-        have += row(list(range(len(have), min(count, len(have) + CHUNK))))
+        have += row(list(range(len(have), min(count, len(have) + chunk))))
         write_whole(file, "\n".join(json.dumps(line) for line in [facts, *have]) + "\n")
         progress(len(have), count)
     return have[:count]
@@ -91,13 +100,18 @@ def scores(
 def exact_scores(
     exact: Callable, stream: Any, batches: int, *, file: Path, progress: Callable = lambda done, count: None
 ) -> list[dict[str, float]]:
-    """The mean negative log density of each test batch under its exact posterior."""
+    """The mean negative log density of each test batch under its exact posterior, one file for all models."""
     key = test_key()
 
     def row(numbers: list[int]) -> list[dict]:
         return [{"nll": float(np.mean(exact(stream, n, jax.random.fold_in(key, n))))} for n in numbers]
 
     return rows(file, {"stream": describe(stream)}, batches, row, progress=progress)
+
+
+def exact_file(runs: Path, experiment: str, preset: str, domain: str) -> Path:
+    """Where the exact posterior's scores are, which all models and methods share."""
+    return runs / experiment / f"exact-{preset}-{domain}{'-smoke' if SMOKE else ''}.jsonl"
 
 
 def summary(found: list[dict[str, float]]) -> dict[str, float]:

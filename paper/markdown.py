@@ -1,6 +1,7 @@
 """Tables and numbers as text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
@@ -22,3 +23,8 @@ def error(value: float | None) -> str:
 def duration(seconds: float) -> str:
     """Minutes, or hours where they are many."""
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def hardware(found: Mapping[str, Any]) -> str:
+    """The accelerator, or the cores and the processor where there is none."""
+    return found["device"] if found["platform"] != "cpu" else f"{found['cores']} cores of {found['cpu']}"

@@ -112,7 +112,7 @@ def lite_budget(tasks: Any, tests: Mapping[str, Stream], published: Mapping[str,
         "warmup": 150,
         "checkpoint_every": 100,
     }
-    return Preset(train=tasks, validation=tasks, tests=tests, published=published, **common | changes)
+    return Preset(train=tasks, tests=tests, published=published, **{"validation": tasks, **common, **changes})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +128,7 @@ class Experiment:
             stream, as `exact(stream, n, key)`; None where no such thing is known.
         adapt: gives the model for a test stream, as `adapt(model, stream)`; ConvCNP needs another grid elsewhere.
         needs_data: whether there is real data to read.
+        models_for: gives the models for a preset, where they depend on its data; all presets share names and sizes.
     """
 
     name: str
@@ -137,6 +138,7 @@ class Experiment:
     exact: Callable[[Any, int, Any], Any] | None = None
     adapt: Callable[[AbstractModel, Any], AbstractModel] = lambda model, stream: model
     needs_data: bool = False
+    models_for: Callable[[Preset], Mapping[str, Make]] | None = None
 
     def preset(self, name: str, data: Path | None = None) -> Preset:
         """The budget of that name, or a few steps of it under SMOKE=1.
@@ -149,12 +151,13 @@ class Experiment:
         preset = self.presets[name](data)
         return preset.smoke() if SMOKE else preset
 
-    def make(self, model: str, *, key: Any) -> AbstractModel:
-        """The untrained model of that name.
+    def make(self, model: str, *, key: Any, preset: Preset | None = None) -> AbstractModel:
+        """The untrained model of that name, for the data of a preset where they matter.
 
         Raises:
             ValueError: no such model.
         """
         if model not in self.models:
             raise ValueError(f"`model` must be one of {sorted(self.models)} for '{self.name}', got '{model}'.")
-        return self.models[model](key=key)
+        fitting = self.models if preset is None or self.models_for is None else self.models_for(preset)
+        return fitting[model](key=key)

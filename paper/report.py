@@ -1,4 +1,4 @@
-"""The tables of all results beside the paper's numbers, with the budget and the hardware of each, and the curves."""
+"""The tables of all results beside the paper's numbers, with the budget and the hardware of each."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -6,13 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from paper import flops, published
-from paper.markdown import duration, error, markdown, number
+from paper.markdown import duration, error, hardware, markdown, number
 
 #: Experiments in the order of the paper, and what their models are called in its tables.
-ORDER = ("gp", "gp-multiscale", "sphere", "sir", "sir-scaling", "era5-cnw", "era5-cwn", "beijing", "gneiting")
+ORDER = (
+    *("gp", "gp-multiscale", "sphere", "sir", "sir-scaling", "era5-cnw", "era5-cwn", "era5", "beijing", "gneiting"),
+)
 
 #: Columns of scores: name in the results, heading.
-SCORES = (("mae", "MAE"), ("rmse", "RMSE"), ("coverage", "CVG@95%"), ("crps", "CRPS"), ("accuracy", "accuracy"))
+SCORES = (
+    *(("mae", "MAE"), ("rmse", "RMSE"), ("coverage", "CVG@95%"), ("crps", "CRPS"), ("accuracy", "accuracy")),
+    *(("seconds", "s a sample"), ("peak_mib", "peak MiB")),
+)
 
 
 def load(folder: Path) -> list[dict[str, Any]]:
@@ -62,7 +67,7 @@ def complexity(folder: Path) -> str:
         "",
         "## Operations and memory on the 2-D GP batch",
         "",
-        f"{found['batch']} tasks of 512 context points and 1,024 targets on {_device(found['hardware'])}, commit "
+        f"{found['batch']} tasks of 512 context points and 1,024 targets on {hardware(found['hardware'])}, commit "
         f"{found['commit'][:9]}. GFLOP with loops in full;",
         "XLA's own count, which the paper gives, takes each loop once and so misses most of what runs here.",
         "",
@@ -73,19 +78,14 @@ def complexity(folder: Path) -> str:
 
 def _budget(rows: list[dict[str, Any]]) -> Iterable[str]:
     """How each row was obtained."""
-    head = ["model", "seed", "steps", "best at", "parameters", "training", "hardware", "commit"]
+    head = ["model", "seed", "steps", "best at", "parameters", "training", "tests", "hardware", "commit"]
     body = []
     for one in rows:
         made = ", ".join(commit[:9] + ("+" if commit.endswith("+") else "") for commit in one["commits"])
         counts = ["" if one[n] is None else f"{one[n]:,}" for n in ("steps", "best_step", "parameters")]
-        body.append(
-            [one["model"], str(one["seed"]), *counts, duration(one["train_seconds"]), _device(one["hardware"]), made]
-        )
+        times = [duration(one["train_seconds"]), duration(sum((one.get("test_seconds") or {}).values()))]
+        body.append([one["model"], str(one["seed"]), *counts, *times, hardware(one["hardware"]), made])
     return markdown(head, body)
-
-
-def _device(machine: dict[str, Any]) -> str:
-    return machine["device"] if machine["platform"] != "cpu" else f"{machine['cores']} cores of {machine['cpu']}"
 
 
 def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:
@@ -119,40 +119,3 @@ def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:
 
 def _given(paper: dict[str, dict[str, str]], column: str) -> bool:
     return any(column in row for row in paper.values())
-
-
-def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
-    """A picture for each experiment and budget: validation NLL against steps for all models."""
-    import matplotlib.pyplot as plt
-
-    made = []
-    for name, preset in sorted({(one["experiment"], one["preset"]) for one in results}):
-        rows = [one for one in results if (one["experiment"], one["preset"]) == (name, preset)]
-        rows = [one for one in rows if len(one["history"]) > 2]
-        if not rows:
-            continue
-        figure, axis = plt.subplots(figsize=(6.5, 4), layout="constrained")
-        styles = ("-", "--", ":", "-.")
-        models = list(dict.fromkeys(one["model"] for one in rows))
-        for one in rows:
-            number = models.index(one["model"])
-            steps = [row["step"] for row in one["history"]]
-            values = [row["validation_nll"] for row in one["history"]]
-            label = f"{one['model']}, seed {one['seed']}"
-            axis.plot(steps, values, styles[number // 7 % 4], color=_COLOURS[number % 7], lw=1.6, label=label)
-        bound = next((b["nll"] for one in rows for b in (one.get("exact") or {}).values()), None)
-        if bound is not None:
-            axis.axhline(bound, color="0.4", lw=1, label="exact posterior (first test domain)")
-        axis.set(xlabel="updates", ylabel="validation NLL, nats a value", title=f"{rows[0]['title']}, {preset} budget")
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.legend(frameon=False, fontsize="small")
-        folder.mkdir(parents=True, exist_ok=True)
-        made.append(folder / f"convergence-{name}-{preset}.png")
-        figure.savefig(made[-1], dpi=130)
-        plt.close(figure)
-    return made
-
-
-#: Okabe and Ito's colours, which those who see fewer can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -14,10 +14,10 @@ import jax
 from bsatnp import checkpoint
 from bsatnp.models.base import count_parameters
 from bsatnp.train import fit
-from paper import machine
-from paper.evaluation import against_exact, digest, exact_scores, scores, summary, write_whole
+from paper import machine, record
+from paper.evaluation import against_exact, digest, exact_file, exact_scores, scores, summary, write_whole
 from paper.experiments import experiment as find
-from paper.protocol import SMOKE, Experiment, Preset, describe
+from paper.protocol import SMOKE, Experiment, Preset
 
 RESULTS = machine.ROOT / "paper" / "results"
 RUNS = machine.ROOT / "runs"
@@ -86,7 +86,8 @@ def run(
     if not _train(job, experiment, preset, minutes, stop, progress=progress):
         _say(f"{job.name} was stopped before its end; the same command goes on.", progress)
         return None
-    result = _facts(job, experiment, preset) | _test(job, experiment, preset, progress=progress)
+    found = facts(job, preset) | _test(job, experiment, preset, progress=progress)
+    result = record.record(experiment, job.model, job.preset, job.seed, preset, **found)
     write(job.result, result)
     _say(f"{job.result} written.", progress)
     return result
@@ -98,8 +99,7 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
         return True
     key_model, key_fit = jax.random.split(jax.random.key(job.seed))
     with (job.folder / "parts.jsonl").open("a") as file:
-        part = {"hardware": machine.hardware(), "versions": machine.versions(), "commit": machine.commit()}
-        file.write(json.dumps(part) + "\n")
+        file.write(json.dumps(record.made()) + "\n")
     start = time.monotonic()
 
     def enough(step, row, model):
@@ -107,7 +107,7 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
         return late or (stop is not None and stop(step))
 
     done = fit(
-        experiment.adapt(experiment.make(job.model, key=key_model), preset.train),
+        experiment.adapt(experiment.make(job.model, key=key_model, preset=preset), preset.train),
         preset.train,
         steps=preset.steps,
         key=key_fit,
@@ -124,44 +124,36 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
     if done.steps < preset.steps:
         return False
     write(job.folder / "history.json", done.history)
-    checkpoint.save(job.trained, done.best)
+    best = _best(done.history)
+    origin = {name: getattr(job, name) for name in ("experiment", "model", "preset", "seed")}
+    origin |= {name: best[name] for name in ("step", "validation_nll")} | {"commit": _parts(job)[-1]["commit"]}
+    checkpoint.save(job.trained, done.best, extra=origin)
     return True
 
 
-def _facts(job: Job, experiment: Experiment, preset: Preset) -> dict[str, Any]:
-    """What the result was obtained with."""
+def facts(job: Job, preset: Preset) -> dict[str, Any]:
+    """What the training left behind."""
     history = json.loads((job.folder / "history.json").read_text())
-    parts = [json.loads(line) for line in (job.folder / "parts.jsonl").read_text().splitlines()]
     validated = [row for row in history if "validation_nll" in row]
-    best = min(validated, key=lambda row: row["validation_nll"])
-    budget = {
-        field.name: getattr(preset, field.name)
-        for field in dataclasses.fields(preset)
-        if isinstance(getattr(preset, field.name), int | float)
-    }
+    kept = ("step", "loss", "learning_rate", "seconds", "validation_nll")
     return {
-        "experiment": job.experiment,
-        "title": experiment.title,
-        "model": job.model,
-        "preset": job.preset,
-        "smoke": SMOKE,
-        "seed": job.seed,
         "steps": history[-1]["step"],
-        "budget": budget,
-        "published": dict(preset.published),
-        "streams": {name: describe(stream) for name, stream in {"train": preset.train, **preset.tests}.items()},
+        "budget": record.budget(preset),
         "parameters": count_parameters(checkpoint.load(job.trained)),
         "train_seconds": history[-1]["seconds"],
-        "best_step": best["step"],
-        "hardware": parts[-1]["hardware"],
-        "versions": parts[-1]["versions"],
-        "commits": list(dict.fromkeys(part["commit"] for part in parts)),
-        "parts": len(parts),
-        "history": [
-            {name: row[name] for name in ("step", "loss", "learning_rate", "seconds", "validation_nll") if name in row}
-            for row in validated
-        ],
+        "best_step": _best(history)["step"],
+        "weights": digest(job.trained),
+        "parts": _parts(job),
+        "history": [{name: row[name] for name in kept if name in row} for row in validated],
     }
+
+
+def _parts(job: Job) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (job.folder / "parts.jsonl").read_text().splitlines()]
+
+
+def _best(history: list[dict[str, float]]) -> dict[str, float]:
+    return min((row for row in history if "validation_nll" in row), key=lambda row: row["validation_nll"])
 
 
 def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -> dict[str, Any]:
@@ -181,11 +173,11 @@ def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -
                 experiment.exact,
                 stream,
                 min(preset.exact_batches, preset.test_batches),
-                file=job.runs / job.experiment / f"exact-{job.preset}-{domain}{'-smoke' if SMOKE else ''}.jsonl",
+                file=exact_file(job.runs, job.experiment, job.preset, domain),
                 progress=_counter(f"exact posterior: {domain}", progress),
             )
             bounds[domain] = against_exact(found, exact)
-    return {"tests": tests, "exact": bounds or None, "test_seconds": seconds}
+    return {"tests": tests, "exact": bounds, "test_seconds": seconds}
 
 
 def write(path: Path, value: Any) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 from bsatnp import metrics
 from bsatnp.likelihoods import Gaussian
 from bsatnp.tasks import Task
-from paper import baselines, machine
-from paper.evaluation import against_exact, exact_scores, rows, summary, test_key
+from paper import baselines, record
+from paper.evaluation import against_exact, exact_file, exact_scores, rows, summary, test_key
 from paper.experiments import experiment as find
 from paper.protocol import describe
 from paper.runner import RESULTS, RUNS, write
@@ -68,29 +68,21 @@ def run(
         clean = [{k: v for k, v in row.items() if not k.endswith(("_seconds", "_tasks"))} for row in found]
         tests[domain] = summary(clean)
         if experiment.exact is not None:
-            file = runs / name / f"exact-{preset}-{domain}-{batches}.jsonl"
+            file = exact_file(runs, name, preset, domain)
             bounds[domain] = against_exact(clean, exact_scores(experiment.exact, stream, batches, file=file))
-    result = {
-        "experiment": name,
-        "title": experiment.title,
-        "model": method,
-        "preset": preset,
-        "smoke": False,
-        "seed": 0,
-        "steps": sparse.steps if method == "svgp" else 0,
-        "budget": {"batches": batches, **{f"{kind}_seconds": float(np.mean(s)) for kind, s in seconds.items()}},
-        "published": dict(chosen.published),
-        "parameters": None,
-        "train_seconds": float(np.sum(seconds["fit"])),
-        "best_step": None,
-        "hardware": machine.hardware(),
-        "versions": machine.versions(),
-        "commits": [machine.commit()],
-        "parts": 1,
-        "history": [],
-        "tests": tests,
-        "exact": bounds or None,
-    }
+    result = record.record(
+        experiment,
+        method,
+        preset,
+        0,
+        chosen,
+        parts=[record.made()],
+        steps=sparse.steps if method == "svgp" else 0,
+        budget={"batches": batches, **{f"{kind}_seconds": float(np.mean(s)) for kind, s in seconds.items()}},
+        train_seconds=float(np.sum(seconds["fit"])),
+        tests=tests,
+        exact=bounds,
+    )
     write(results / name / f"{method}-{preset}-seed0.json", result)
     return json.loads(json.dumps(result))
 

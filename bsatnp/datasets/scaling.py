@@ -2,6 +2,7 @@
 
 import abc
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -117,6 +118,56 @@ class Standard(AbstractScaler):
     def origin(self) -> np.ndarray:
         """The value that becomes 0, `(dim,)`."""
         return np.asarray(self.mean, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Log(AbstractScaler):
+    """Takes natural logarithms of positive values, then scales these by `inner`.
+
+    **Units.** `origin` and `width` are those of the logarithms.
+
+    Raises:
+        ValueError: from `transform`, values that are not positive.
+    """
+
+    inner: AbstractScaler
+
+    #: Says that `inverse` is no straight line: a Gaussian of scaled values becomes a log-normal distribution.
+    logarithmic: ClassVar[bool] = True
+
+    @classmethod
+    def fit(cls, values: np.ndarray) -> "Log":
+        """Mean and standard deviation of the logarithm of each column of `values`, `(row, dim)`.
+
+        Raises:
+            ValueError: values that are not positive; see `Standard.fit`.
+        """
+        return cls(Standard.fit(_log(_rows(values))))
+
+    @property
+    def width(self) -> np.ndarray:
+        """Logarithms per scaled unit, `(dim,)`."""
+        return self.inner.width
+
+    @property
+    def origin(self) -> np.ndarray:
+        """The logarithm that becomes 0, `(dim,)`."""
+        return self.inner.origin
+
+    def transform(self, values: np.ndarray) -> np.ndarray:
+        """Scaled logarithms, `(…, dim)`."""
+        return self.inner.transform(_log(values))
+
+    def inverse(self, values: np.ndarray) -> np.ndarray:
+        """Values in the units of the data, `(…, dim)`: quantiles go to quantiles, means go to medians."""
+        return np.exp(self.inner.inverse(values))
+
+
+def _log(values: np.ndarray) -> np.ndarray:
+    values = np.asarray(values, np.float64)
+    if (bad := int((values <= 0).sum())) > 0:
+        raise ValueError(f"`values` must be positive for a logarithm, got {bad} that are not.")
+    return np.log(values)
 
 
 def _safe(width: np.ndarray, size: np.ndarray) -> np.ndarray:

@@ -6,16 +6,18 @@ import json
 import numpy as np
 import pytest
 
+from bsatnp import checkpoint
 from paper import evaluation, runner
 from paper.__main__ import main
-from paper.report import convergence, load, render
+from paper.drawing.curves import convergence
+from paper.report import load, render
 from paper.runner import run
 
 #: What every result says.
 FIELDS = {
     *("experiment", "title", "model", "preset", "smoke", "seed", "steps", "budget", "published", "streams"),
     *("parameters", "train_seconds", "best_step", "hardware", "versions", "commits", "parts", "history"),
-    *("tests", "exact", "test_seconds"),
+    *("tests", "exact", "test_seconds", "weights"),
 }
 
 
@@ -50,6 +52,9 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     gap = result["exact"]["original"]
     assert gap["gap"] == pytest.approx(gap["model_nll"] - gap["nll"]) and gap["gap"] > 0
     assert len(result["history"]) == 3
+    assert checkpoint.load(job.trained).shift_invariant and result["weights"] == evaluation.digest(job.trained)
+    origin = checkpoint.header(job.trained)["extra"]
+    assert (origin["model"], origin["seed"], origin["step"]) == ("bsa-tnp", 3, result["best_step"])
     again = run(job, progress=False)  # from the file, without training
     assert again == result
 

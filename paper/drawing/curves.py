@@ -1,0 +1,96 @@
+"""Curves: validation against updates, and how much longer other attentions take."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from paper.benchmarks import OURS, Bench, length
+from paper.drawing import style
+
+#: Ablations, which are left to the tables.
+_ABLATIONS = ("-basis-", "-equal-start")
+
+
+def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
+    """A picture for each experiment and budget: validation NLL against updates for all models but the ablations."""
+    import matplotlib.pyplot as plt
+
+    made = []
+    for name, preset in sorted({(one["experiment"], one["preset"]) for one in results}):
+        rows = [one for one in results if (one["experiment"], one["preset"]) == (name, preset)]
+        rows = [one for one in rows if len(one["history"]) > 2 and not any(a in one["model"] for a in _ABLATIONS)]
+        if not rows:
+            continue
+        figure, axis = plt.subplots(figsize=(6.5, 4), layout="constrained")
+        models = list(dict.fromkeys(one["model"] for one in rows))
+        for one in rows:
+            steps = [row["step"] for row in one["history"]]
+            values = [row["validation_nll"] for row in one["history"]]
+            label = f"{one['model']}, seed {one['seed']}"
+            axis.plot(steps, values, **_line(models.index(one["model"])), ms=3.5, lw=1.6, label=label)
+        bound = next((b["nll"] for one in rows for b in (one.get("exact") or {}).values()), None)
+        if bound is not None:
+            axis.axhline(bound, color="0.4", lw=1, label="exact posterior (first test domain)")
+        axis.set(xlabel="updates", ylabel="validation NLL (nats a value)", title=f"{rows[0]['title']}, {preset} budget")
+        _plain(axis)
+        made.append(
+            style.save(figure, folder / f"convergence-{name}-{preset}.png", f"{preset} budget: {', '.join(models)}")
+        )
+    return made
+
+
+def ratios(benches: Sequence[Bench], folder: Path) -> list[Path]:
+    """For each benchmark how many times longer each peer takes than the scan: a panel for each direction."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    made = []
+    for bench in benches:
+        peers = [peer for peer in bench.names("peer") if peer != OURS]
+        directions = [what for what in bench.names("what") if any(bench.ratios(what, peer) for peer in peers)]
+        if not directions:
+            continue
+        figure, axes = plt.subplots(
+            1, len(directions), figsize=(4.4 * len(directions), 3.6), layout="constrained", squeeze=False, sharey=True
+        )
+        works = [
+            work for work in bench.names("work") if any(work in bench.ratios(w, p) for w in directions for p in peers)
+        ]
+        lengths = [length(work) for work in works]
+        numbers = None not in lengths and len(set(lengths)) == len(lengths)
+        for axis, what in zip(axes[0], directions, strict=True):
+            for number, peer in enumerate(peers):
+                found = bench.ratios(what, peer)
+                at = [place for place, work in enumerate(works) if work in found]
+                x = [lengths[place] if numbers else place for place in at]
+                axis.plot(x, [found[works[place]] for place in at], **_line(number), ms=5, lw=1.6, label=peer)
+            axis.axhline(1, color="0.4", lw=1)
+            if numbers:
+                axis.set_xscale("log", base=2)
+                axis.set_xticks(lengths, [f"{int(n or 0):,}" for n in lengths])
+            else:
+                axis.set_xticks(range(len(works)), works, rotation=20, ha="right")
+            axis.set(yscale="log", xlabel="sequence length" if numbers else "work", title=what)
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_locator(NullLocator())
+            _plain(axis)
+        axes[0, 0].set_ylabel(f"time over that of {OURS} (ratio)")
+        figure.suptitle(f"{bench.name}: runtime ratios; above 1 the other is slower than {OURS}", fontsize=10)
+        made.append(style.save(figure, folder / f"ratios-{bench.name}.png"))
+    return made
+
+
+def _line(number: int) -> dict[str, Any]:
+    """Colour, dashes and marker, so that colour is never all that tells lines apart."""
+    return {
+        "color": style.COLOURS[number % 7],
+        "linestyle": ("-", "--", "-.", ":")[number % 4],
+        "marker": "osD^vPX"[number % 7],
+    }
+
+
+def _plain(axis: Any) -> None:
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize="small")

@@ -1,0 +1,84 @@
+"""What every result says, whatever it was obtained with."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paper import machine
+from paper.protocol import SMOKE, Experiment, Preset, describe
+
+
+def made() -> dict[str, Any]:
+    """What computes at this moment: hardware, versions, commit."""
+    return {"hardware": machine.hardware(), "versions": machine.versions(), "commit": machine.commit()}
+
+
+def budget(preset: Preset) -> dict[str, int | float]:
+    """The numbers of a preset."""
+    values = {field.name: getattr(preset, field.name) for field in dataclasses.fields(preset)}
+    return {name: value for name, value in values.items() if isinstance(value, int | float)}
+
+
+def record(
+    experiment: Experiment,
+    model: str,
+    preset_name: str,
+    seed: int,
+    preset: Preset,
+    *,
+    parts: Sequence[Mapping[str, Any]],
+    steps: int,
+    train_seconds: float,
+    tests: Mapping[str, Any],
+    budget: Mapping[str, int | float],
+    exact: Mapping[str, Any] | None = None,
+    test_seconds: Mapping[str, float] | None = None,
+    parameters: int | None = None,
+    best_step: int | None = None,
+    weights: str | None = None,
+    history: Sequence[Mapping[str, float]] = (),
+) -> dict[str, Any]:
+    """The result of one row of a table.
+
+    Args:
+        experiment: whose.
+        model: name of the model or method.
+        preset_name: "full" or "lite".
+        seed: of weights and training tasks.
+        preset: its tasks and numbers.
+        parts: what computed, from one start to the next stop, as `made` gives it.
+        steps: updates.
+        train_seconds: wall time of training or fitting.
+        tests: scores of each domain.
+        budget: numbers that say how much was spent.
+        exact: comparison with the exact posterior on each domain.
+        test_seconds: wall time of each test.
+        parameters: how many were learned.
+        best_step: the update with the best validation.
+        weights: digest of the file of the trained model.
+        history: rows with `step` and `validation_nll`.
+    """
+    return {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "model": model,
+        "preset": preset_name,
+        "smoke": SMOKE,
+        "seed": seed,
+        "steps": steps,
+        "budget": dict(budget),
+        "published": dict(preset.published),
+        "streams": {name: describe(stream) for name, stream in {"train": preset.train, **preset.tests}.items()},
+        "parameters": parameters,
+        "train_seconds": train_seconds,
+        "best_step": best_step,
+        "weights": weights,
+        "hardware": parts[-1]["hardware"],
+        "versions": parts[-1]["versions"],
+        "commits": list(dict.fromkeys(part["commit"] for part in parts)),
+        "parts": len(parts),
+        "history": [dict(row) for row in history],
+        "tests": dict(tests),
+        "exact": dict(exact) if exact else None,
+        "test_seconds": dict(test_seconds) if test_seconds else None,
+    }
