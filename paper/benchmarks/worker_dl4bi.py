@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from dl4bi.core.attention import BiasedScanAttention, MultiHeadAttention
 from dl4bi.core.bias import Bias
+from dl4bi.core.mlp import MLP
 from dl4bi.core.transformer import KRBlock
 from dl4bi.meta_learning.bsa_tnp import BSATNP
 from serving import serve
@@ -46,7 +47,14 @@ def prepare(row):
 def model(row):
     """A training step or a prediction of the authors' model."""
     rng = np.random.default_rng(0)
-    attention = MultiHeadAttention(attn=BiasedScanAttention({"s": Bias.build_rbf_network_bias(4, row["bases"])}))
+    width = row["heads"] * row["dim"]
+    attention = MultiHeadAttention(
+        attn=BiasedScanAttention({"s": Bias.build_rbf_network_bias(row["heads"], row["bases"])}),
+        num_heads=row["heads"],
+        proj_qs=MLP([width]),
+        proj_ks=MLP([width]),
+        proj_vs=MLP([width]),
+    )
     net = BSATNP(embed_s=lambda s: None, blk=KRBlock(attention))
     given = {}
     for side, n in (("ctx", row["keys"]), ("test", row["queries"])):
