@@ -74,7 +74,8 @@ def scan_attention(
         return jnp.zeros((*operands.q.shape[:2], operands.v.shape[-1]), operands.v.dtype)
     _refuse_closures(operands)
     operands = jax.tree.map(lambda x: reverse_mode_only(x) if eqx.is_inexact_array(x) else x, operands)
-    return dense.merged(*_attend(operands, mask, tile), axis).astype(operands.v.dtype)
+    out, lse = _attend(operands, mask, tile)
+    return dense.merged(out, lse, axis).astype(operands.v.dtype)
 
 
 def _refuse_closures(operands: Operands) -> None:

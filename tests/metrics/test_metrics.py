@@ -9,6 +9,7 @@ import scipy.stats
 
 from bsatnp import metrics
 from bsatnp.likelihoods import Categorical, Gaussian, NegativeBinomial, Poisson
+from bsatnp.metrics.scores import safe
 
 SHAPE = (3, 7, 2)
 NUMERIC = {"nll", "mae", "rmse", "coverage", "crps"}
@@ -199,7 +200,7 @@ def test_accumulator_without_values_refuses():
 def test_masks_that_do_not_fit_are_refused():
     mean, std, f, observed = draw()
     with pytest.raises(ValueError, match="`observed` must be boolean with the axes of `f`"):
-        metrics._safe(Gaussian(mean, std), f, observed[..., 0])
+        safe(Gaussian(mean, std), f, observed[..., 0])
 
 
 def test_calibrated_predictions_are_covered_as_often_as_promised():

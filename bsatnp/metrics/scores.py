@@ -91,7 +91,7 @@ def sums(
     level: float = 0.95,
 ) -> Sums:
     """Sums of all scores that the likelihood defines (its `scores`), to be handed to `Accumulator.add_sums`."""
-    pred, f, observed = _safe(pred, f, observed)
+    pred, f, observed = safe(pred, f, observed)
     scores = {**_SCORES, "coverage": _covered(level)}
     terms = {name: _total(scores[name](pred, f), observed) for name in pred.scores}
     return Sums(terms, observed.sum(dtype=jnp.int32))
@@ -105,7 +105,7 @@ def summarise(
 ) -> dict[str, Array]:
     """All scores that the likelihood defines, by the names of the functions here."""
     total = sums(pred, f, observed, level)
-    means = {name: _over(term, total.count) for name, term in total.terms.items()}
+    means = {name: over(term, total.count) for name, term in total.terms.items()}
     return {name: _safe_sqrt(mean) if name == "rmse" else mean for name, mean in means.items()}
 
 
@@ -196,7 +196,7 @@ _SCORES: dict[str, _Score] = {
 }
 
 
-def _safe(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractLikelihood, jax.Array, jax.Array]:
+def safe(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractLikelihood, jax.Array, jax.Array]:
     """Replace values and parameters that do not count before anything is computed from them."""
     f, observed = on_device(f), jnp.asarray(observed)
     if observed.shape != f.shape or observed.dtype != bool:
@@ -210,13 +210,14 @@ def _total(values: Array, observed: jax.Array) -> Array:
     return jnp.where(observed, values, jnp.zeros_like(values)).sum()
 
 
-def _over(total: Array, count: Array) -> jax.Array:
+def over(total: Array, count: Array) -> jax.Array:
+    """A total over a count, 0 where nothing was counted."""
     return jnp.asarray(total) / jnp.maximum(count, 1).astype(total.dtype)
 
 
 def _mean(score: _Score, pred: AbstractLikelihood, f: Array, observed: Array) -> jax.Array:
-    pred, f, observed = _safe(pred, f, observed)
-    return _over(_total(score(pred, f), observed), observed.sum(dtype=jnp.int32))
+    pred, f, observed = safe(pred, f, observed)
+    return over(_total(score(pred, f), observed), observed.sum(dtype=jnp.int32))
 
 
 def _safe_sqrt(x: jax.Array) -> jax.Array:

@@ -1,0 +1,94 @@
+"""Bands and forecasts hold the numbers they are given, in order, with their labels."""
+
+import matplotlib.dates as mdates
+import numpy as np
+import pytest
+
+from bsatnp import plot
+from bsatnp.likelihoods import Gaussian, Poisson
+from bsatnp.plot.canvas import COLOURS
+from bsatnp.tasks import Points
+
+X = np.array([[3.0], [1.0], [2.0], [0.0]])
+PRED = Gaussian(np.array([[9.0, 0], [1, 0], [4, 0], [0, 0]]), np.array([[1.0, 1], [2, 1], [3, 1], [4, 1]]))
+
+
+def line(axis, label):
+    (found,) = [drawn for drawn in axis.lines if drawn.get_label() == label]
+    return np.asarray(found.get_xdata()), np.asarray(found.get_ydata(), float)
+
+
+def test_a_band_is_mean_and_quantiles_in_order_of_place():
+    axis = plot.band({"x": X}, PRED, levels=(0.5, 0.95), xlabel="place", xunit="km", ylabel="height", unit="m")
+    x, mean = line(axis, "mean")
+    np.testing.assert_array_equal(x, [0, 1, 2, 3])
+    np.testing.assert_array_equal(mean, [0, 1, 4, 9])
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("place (km)", "height (m)")
+    outer = axis.collections[0].get_paths()[0].vertices
+    np.testing.assert_allclose(outer[:, 1].max(), 9 + 1.959964, rtol=1e-5)
+    np.testing.assert_allclose(outer[:, 1].min(), -1.959964 * 4, rtol=1e-5)
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert labels == ["95 % interval", "50 % interval", "mean"]
+
+
+def test_truth_context_samples_and_padding():
+    tgt = Points({"x": X}, np.array([[8.0, 0], [np.nan, 0], [5, 0], [7, 0]]), mask=np.array([True, True, True, False]))
+    ctx = Points({"x": X + 0.5}, X @ np.ones((1, 2)), mask=np.array([False, True, True, True]))
+    draws = np.stack([np.asarray(PRED.mean), np.asarray(PRED.mean) + 1])
+    axis = plot.band(tgt, PRED, ctx=ctx, samples=draws)
+    x, truth = line(axis, "truth")
+    np.testing.assert_array_equal(x, [1, 2, 3])
+    np.testing.assert_array_equal(truth, [np.nan, 5, 8])
+    np.testing.assert_array_equal(line(axis, "context")[0], [0.5, 1.5, 2.5])
+    np.testing.assert_array_equal(line(axis, "samples")[1], [1, 4, 9])
+
+
+def test_an_axis_of_the_caller_is_used_and_counts_are_drawn():
+    axis = plot.band({"x": X}, PRED)
+    again = plot.band({"x": X}, Poisson(np.abs(np.asarray(PRED.mean)) + 1), out=0, ax=axis)
+    assert again is axis and len([one for one in axis.lines if one.get_label() == "mean"]) == 2
+
+
+def test_a_forecast_on_real_data(air, drawn):
+    ctx, tgt, pred, data = air
+    place = data.location[3][::-1]
+    axis = plot.forecast(tgt, pred, ctx=ctx, component="t", at={"s": place}, ylabel="PM2.5", unit="µg/m³")
+    here = (tgt.index["s"] == place).all(-1)
+    x, mean = line(axis, "mean")
+    assert len(x) == here.sum() > 8
+    np.testing.assert_allclose(mean, np.asarray(pred.mean)[here, 0])
+    low, high = axis.get_xlim()
+    times = mdates.date2num(tgt.index["t"][here, 0])
+    assert low < times.min() - 1 and times.max() < high < times.max() + 0.2
+    seen = axis.get_ylim()
+    assert seen[0] < np.nanmin(tgt.f[here, 0]) and seen[1] > np.nanmax(tgt.f[here, 0])
+    assert drawn(axis) > 50
+    wide = plot.forecast(tgt, pred, ctx=ctx, component="t", at={"s": place}, past=np.timedelta64(40, "h"))
+    assert np.ptp(wide.get_xlim()) > 1.6
+
+
+def test_what_does_not_fit_is_refused(air):
+    ctx, tgt, pred, _ = air
+    with pytest.raises(ValueError, match="`component` must say which"):
+        plot.band({"x": X, "y": X}, PRED)
+    with pytest.raises(ValueError, match="`component` must name a component of width 1, got 's'"):
+        plot.forecast(tgt, pred, ctx=ctx, component="s")
+    with pytest.raises(ValueError, match="`at` must leave some target"):
+        plot.band(tgt, pred, component="t", at={"s": [0.0, 0.0]})
+    with pytest.raises(ValueError, match="`at` must name components"):
+        plot.band(tgt, pred, component="t", at={"station": 1})
+    with pytest.raises(ValueError, match="`out` must be between 0 and 1, got 2"):
+        plot.band({"x": X}, PRED, out=2)
+    with pytest.raises(ValueError, match="must have axes"):
+        plot.band({"x": X[:3]}, PRED)
+    with pytest.raises(ValueError, match="`tgt` must be one task"):
+        plot.band(Points({"x": X[None]}), PRED)
+
+
+def test_colours_can_be_told_apart_without_red_and_green():
+    """The colours as a reader without M cones sees them (Machado et al. 2009, severity 1) keep their distances."""
+    deutan = np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]])
+    rgb = np.array([[int(code[i : i + 2], 16) / 255 for i in (1, 3, 5)] for code in COLOURS])
+    seen = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ deutan.T
+    apart = np.linalg.norm(seen[:, None] - seen[None], axis=-1) + np.eye(len(COLOURS))
+    assert apart.min() > 0.1

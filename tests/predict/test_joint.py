@@ -1,0 +1,194 @@
+"""Joint samples: the chain against the closed form of an exact Gaussian process, and what every model shares."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bsatnp import joint
+from bsatnp.groups import On, Translation
+from bsatnp.joint import joint_samples
+from bsatnp.likelihoods import AbstractHead, CategoricalHead, Gaussian, GaussianHead, NegativeBinomialHead
+from bsatnp.models import AbstractModel
+from bsatnp.tasks import Points
+from tests.registry import TABLE, predict
+
+LENGTH, NOISE = 1.0, 0.1
+
+
+def covariance(a, b):
+    """The squared exponential kernel of places `(point, 1)`, by NumPy or JAX."""
+    xp = np if isinstance(a, np.ndarray) else jnp
+    return xp.exp(-((a[:, None, 0] - b[None, :, 0]) ** 2) / (2 * LENGTH**2))
+
+
+class ExactGP(AbstractModel):
+    """The exact posterior of a Gaussian process, one target at a time: what a perfect neural process would learn."""
+
+    head: AbstractHead = GaussianHead()
+
+    @property
+    def embedded(self):
+        return {}
+
+    @property
+    def groups(self):
+        return (On("s", Translation(1)),)
+
+    def condition(self, ctx):
+        return ExactPosterior(jnp.asarray(ctx.index["s"]), jnp.asarray(ctx.f), jnp.asarray(ctx.usable))
+
+
+class ExactPosterior(eqx.Module):
+    s: jax.Array
+    f: jax.Array
+    usable: jax.Array
+
+    def __call__(self, tgt):
+        both = self.usable[:, None] & self.usable[None]
+        unit = jnp.eye(len(self.s), dtype=self.s.dtype)
+        k = jnp.where(both, covariance(self.s, self.s), 0.0) + unit * jnp.where(self.usable, NOISE**2, 1.0)[:, None]
+        cross = jnp.where(self.usable[None], covariance(jnp.asarray(tgt.index["s"]), self.s), 0.0)
+        f = jnp.where(self.usable[:, None], self.f, 0.0)
+        variance = 1 + NOISE**2 - (cross * jnp.linalg.solve(k, cross.T).T).sum(1, keepdims=True)
+        return Gaussian(cross @ jnp.linalg.solve(k, f), jnp.sqrt(variance))
+
+
+CTX = Points({"s": np.array([[5000.0], [5000.7], [9e9]])}, np.array([[1.0], [-0.5], [0.3]]), mask=np.arange(3) < 2)
+PLACES = np.array([[5000.2], [5001.0], [5001.3], [5004.0], [5004.4]])
+
+
+def closed_form():
+    """Mean and covariance of noisy observations at `PLACES`, in float64."""
+    s, f = CTX.index["s"][:2], CTX.f[:2]
+    solve = np.linalg.solve(covariance(s, s) + NOISE**2 * np.eye(2), covariance(s, PLACES))
+    prior = covariance(PLACES, PLACES) + NOISE**2 * np.eye(len(PLACES))
+    return (solve.T @ f)[:, 0], prior - covariance(PLACES, s) @ solve
+
+
+def moments(draws):
+    """Mean and covariance of draws, and how many standard errors they are away from the closed form at most."""
+    mean, cov = closed_form()
+    n, got = len(draws), np.cov(draws.T)
+    spread = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / n)
+    off_mean = np.abs(draws.mean(0) - mean) / np.sqrt(np.diag(cov) / n)
+    return off_mean.max(), (np.abs(got - cov) / spread).max()
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_the_chain_of_an_exact_gp_has_the_covariance_of_the_gp(ordered):
+    draws = joint_samples(
+        ExactGP(), CTX, {"s": PLACES}, samples=3000, key=jax.random.key(0), ordered=ordered, chunk=750
+    )
+    assert draws.shape == (3000, 5, 1)
+    assert max(moments(draws[..., 0])) < 4.5
+
+
+def test_targets_drawn_at_once_have_no_covariance_given_those_before():
+    """The negative control: means and variances are right, and the covariance is missed by far."""
+    draws = joint_samples(ExactGP(), CTX, {"s": PLACES}, samples=3000, key=jax.random.key(0), together=5, chunk=750)[
+        ..., 0
+    ]
+    off_mean, off_covariance = moments(draws)
+    assert off_mean < 4.5 and off_covariance > 20
+    alone = np.corrcoef(draws.T) - np.eye(5)
+    assert np.abs(alone).max() < 0.1
+
+
+def few(*, tgt=None, **options):
+    """Samples of the exact process at three places."""
+    options = {"samples": 3, "key": jax.random.key(5), "chunk": 3, **options}
+    return joint_samples(ExactGP(), CTX, Points({"s": PLACES[:3]}) if tgt is None else tgt, **options)
+
+
+def test_reproducible_by_key_and_more_samples_only_add():
+    first = few()
+    np.testing.assert_array_equal(first, few())
+    np.testing.assert_array_equal(first, few(samples=5)[:3])
+    assert (first != few(key=jax.random.key(6))).all()
+
+
+def test_padding_of_targets_changes_nothing_and_is_nan():
+    padded = few(tgt=Points({"s": PLACES[:3]}).pad(5))
+    np.testing.assert_allclose(padded[:, :3], few(), rtol=1e-5)
+    assert np.isnan(padded[:, 3:]).all()
+
+
+def test_one_compilation_serves_all_numbers_of_points_of_a_size(monkeypatch):
+    calls, original = [], ExactGP.condition
+    monkeypatch.setattr(ExactGP, "condition", lambda self, ctx: calls.append(len(ctx)) or original(self, ctx))
+    for n in (2, 3, 7, 16):
+        s = np.arange(float(n))[:, None]
+        joint_samples(ExactGP(), Points({"s": s}, s), {"s": s + 0.5}, samples=2, key=jax.random.key(n), chunk=2)
+    assert set(calls) == {32} and len(calls) <= 2, "traced once, on 16 + 16 rows"
+
+
+def by_hand(model, ctx, tgt, key, *, steps):
+    """The same chain for sample 0 in a Python loop of whole predictions, with contexts that grow."""
+    _, value_key = jax.random.split(jax.random.fold_in(key, 0))
+    index, f, drawn = dict(ctx.index), ctx.f, []
+    for i in range(steps):
+        here = Points({name: value[i : i + 1] for name, value in tgt.index.items()})
+        given = Points(index, f).pad(len(ctx) + steps)
+        value = np.asarray(predict(model, given, here).sample(key=jax.random.fold_in(value_key, i)), f.dtype)
+        index = {name: np.concatenate([rows, here.index[name]]) for name, rows in index.items()}
+        f = np.concatenate([f, value])
+        drawn.append(value[0])
+    return np.stack(drawn)
+
+
+HEADS = {
+    "numbers": (GaussianHead(2), lambda rng: rng.normal(size=(4, 2))),
+    "labels": (CategoricalHead(3), lambda rng: rng.integers(0, 3, (4, 1)).astype(float)),
+    "counts": (NegativeBinomialHead(), lambda rng: rng.poisson(3, (4, 1)).astype(float)),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_likelihood_gives_the_chain_of_a_plain_loop(name, kernel):
+    """Two outputs with a TNP-D, the other likelihoods with a model that compiles in a moment."""
+    head, values = HEADS[name]
+    rng, key = np.random.default_rng(1), jax.random.key(2)
+    model = TABLE["TNP-D"].make(head=head, depth=1) if name == "numbers" else type(kernel)(head=head)
+    ctx = Points({"s": rng.normal(size=(4, 2)), "t": rng.normal(size=(4, 1))}, values(rng))
+    tgt = Points({"s": rng.normal(size=(3, 2)), "t": rng.normal(size=(3, 1))})
+    got = joint_samples(model, ctx, tgt, samples=1, key=key, ordered=True)
+    np.testing.assert_allclose(got[0], by_hand(model, ctx, tgt, key, steps=3), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_every_model_can_be_chained(name):
+    """Traced only: what is drawn is held to the exact process and to the loop above."""
+    ctx = Points(
+        {"s": np.zeros((16, 2), np.float32), "t": np.zeros((16, 1), np.float32)}, np.zeros((16, 1), np.float32)
+    )
+    tgt = Points({"s": np.zeros((16, 2), np.float32), "t": np.zeros((16, 1), np.float32)})
+
+    def call(numbers, steps):
+        return joint._draw(TABLE[name].model, ctx, tgt, jax.random.key(0), numbers, steps, ordered=False, together=1)
+
+    assert eqx.filter_eval_shape(call, np.arange(4), np.asarray(3)).shape == (4, 16, 1)
+
+
+def test_no_targets_and_no_context():
+    model, key = ExactGP(), jax.random.key(0)
+    nothing = Points({"s": np.zeros((0, 1))}, np.zeros((0, 1)))
+    assert joint_samples(model, nothing, {"s": np.zeros((0, 1))}, samples=4, key=key).shape == (4, 0, 1)
+    prior = joint_samples(model, nothing, {"s": np.array([[0.0], [0.1]])}, samples=500, key=key, chunk=500)[..., 0]
+    assert np.corrcoef(prior.T)[0, 1] > 0.9
+    assert abs(prior.std() - 1) < 0.15
+
+
+def test_what_cannot_be_sampled_is_refused():
+    model, key = ExactGP(), jax.random.key(0)
+    for name in ("samples", "together", "chunk"):
+        options: dict[str, Any] = {name: 0}
+        with pytest.raises(ValueError, match=f"`{name}` must be at least 1, got 0"):
+            joint_samples(model, CTX, {"s": PLACES}, key=key, **options)
+    with pytest.raises(ValueError, match="components"):
+        joint_samples(model, CTX, {"x": PLACES}, key=key)
+    with pytest.raises(ValueError, match="must carry observed values"):
+        joint_samples(model, Points({"s": PLACES}), {"s": PLACES}, key=key)
