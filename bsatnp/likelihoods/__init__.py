@@ -10,4 +10,5 @@ from bsatnp.likelihoods.counts import Poisson as Poisson
 from bsatnp.likelihoods.counts import PoissonHead as PoissonHead
 from bsatnp.likelihoods.gaussian import Gaussian as Gaussian
 from bsatnp.likelihoods.gaussian import GaussianHead as GaussianHead
+from bsatnp.likelihoods.lognormal import LogNormal as LogNormal
 from bsatnp.likelihoods.scaled import Scaled as Scaled

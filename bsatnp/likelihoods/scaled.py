@@ -8,6 +8,7 @@ import numpy as np
 from bsatnp._types import Array
 from bsatnp.likelihoods.base import AbstractHead, AbstractLikelihood
 from bsatnp.likelihoods.gaussian import Gaussian
+from bsatnp.likelihoods.lognormal import LogNormal
 
 
 class Scaled(eqx.Module):
@@ -50,11 +51,13 @@ class Scaled(eqx.Module):
         return scaled
 
     def inverse(self, pred: AbstractLikelihood) -> AbstractLikelihood:
-        """A prediction of scaled values in the units of the data.
+        """A prediction of scaled values in the units of the data; log-normal where the scaler takes logarithms.
 
         Raises:
             ValueError: a likelihood that no change of unit can be applied to.
         """
+        if isinstance(pred, Gaussian) and getattr(self.scaler, "logarithmic", False):
+            return LogNormal(self.scaler.inner.inverse(np.asarray(pred.mean)), np.asarray(pred.std) * self.scaler.width)
         if isinstance(pred, Gaussian):
             return Gaussian(self.scaler.inverse(np.asarray(pred.mean)), np.asarray(pred.std) * self.scaler.width)
         if {0.0, 1.0} <= set(self.head.fixed):  # a scaler that leaves both where they are changes nothing

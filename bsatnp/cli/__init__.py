@@ -1,0 +1,3 @@
+"""The command line: `bsatnp fit`, `bsatnp predict`, `bsatnp check`."""
+
+from bsatnp.cli.commands import main as main

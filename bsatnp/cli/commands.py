@@ -1,0 +1,100 @@
+"""What the commands do."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from bsatnp import frames, testing
+from bsatnp.cli.options import columns, parser
+from bsatnp.frames.report import score_lines
+from bsatnp.frames.table import need
+from bsatnp.models.base import count_parameters
+
+#: What users can cause and mend. Anything else is a fault of the program, and shows where it is.
+_ERRORS = (ValueError, OSError, ImportError, FloatingPointError, testing.LawError)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Args:
+        arguments: those of the process when None.
+
+    Returns:
+        The exit status: 0, or 2 for an error, which is one sentence on standard error.
+    """
+    try:
+        options = parser().parse_args(arguments)
+        {"fit": _fit, "predict": _predict, "check": _check}[options.command](options)
+    except KeyboardInterrupt:
+        return 130
+    except _ERRORS as error:
+        print(f"bsatnp: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _fit(options: argparse.Namespace) -> None:
+    meaning = columns(options)
+    _writable(options.out)
+    data = [frames.read(path) for path in options.data]
+    fitted = frames.fit(
+        data,
+        meaning,
+        key=jax.random.key(options.seed),
+        steps=options.steps,
+        minutes=options.minutes,
+        progress=not options.quiet,
+    )
+    fitted.save(options.out)
+    print(f"{fitted.report}\nsaved as {options.out}")
+
+
+def _predict(options: argparse.Namespace) -> None:
+    fitted = _load(options.model)
+    data, context = frames.read(options.data), _context(options)
+    predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
+    frames.write(predicted, options.out)
+    print(f"{', '.join(fitted.columns.values)} predicted, saved as {options.out}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    fitted = _load(options.model)
+    meaning = fitted.encoding.meaning
+    units = {name: f" ({meaning.units[name]})" for name in fitted.columns.values if name in meaning.units}
+    print("predicts " + ", ".join(name + units.get(name, "") for name in fitted.columns.values), end="")
+    print(f" by {type(meaning.head).__name__}, with {count_parameters(fitted.model)} parameters")
+    for role in fitted.columns.roles:
+        print(f"  {role.component}: {', '.join(role.columns)} as {type(role).__name__}")
+    for name in fitted.columns.embedded:
+        print(f"  x: {name}" + (f", one of {list(meaning.labels[name])}" if name in meaning.labels else ""))
+    print("no data to predict from" if fitted.context is None else f"predicts from {len(fitted.context)} points")
+    print(fitted.report)
+    if options.examples > 0:
+        need("hypothesis", "Checking invariances")
+        for group in fitted.model.groups:
+            testing.check_model(fitted.model, group, sets=False, examples=options.examples)
+        acted = sorted({role.component for role in fitted.columns.roles})
+        print(f"unchanged under the groups of {', '.join(acted)}" if acted else "no group to check")
+    if options.data is not None:
+        scores = fitted.score(frames.read(options.data), context=_context(options))
+        print("\n".join(score_lines(scores, f"{options.data} ")))
+
+
+def _load(path: str) -> frames.Fitted:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"There is no file {path!r}.")
+    return frames.load(path)
+
+
+def _context(options: argparse.Namespace) -> list | None:
+    return [frames.read(path) for path in options.context] if options.context else None
+
+
+def _writable(path: str) -> None:
+    """Say before hours of training that the model could not be saved."""
+    if not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {str(Path(path).absolute().parent)!r}.")

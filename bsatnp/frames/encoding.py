@@ -1,0 +1,244 @@
+"""From columns to points near 1, and from predictions back to columns in the units of the data."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from bsatnp.datasets.scaling import AbstractScaler, Log, Standard
+from bsatnp.frames.columns import Columns
+from bsatnp.frames.table import Table
+from bsatnp.likelihoods import (
+    AbstractHead,
+    AbstractLikelihood,
+    Categorical,
+    CategoricalHead,
+    GaussianHead,
+    Scaled,
+)
+from bsatnp.tasks import Points
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What is known of the columns before anything is scaled: their kinds, labels and units.
+
+    `labels` are the categories of each column of labels, in order; `units` those of all columns that have them.
+    """
+
+    columns: Columns
+    head: AbstractHead
+    kinds: dict[str, str]
+    labels: dict[str, tuple[Any, ...]]
+    units: dict[str, str]
+
+    @classmethod
+    def of(cls, columns: Columns, tables: Sequence[Table]) -> "Meaning":
+        """Look at all data sets.
+
+        Raises:
+            ValueError: columns of a kind that their meaning does not take, or that differ between the data sets.
+        """
+        kinds, units = {}, {}
+        for each in tables:
+            for name, kind in each.kinds.items():
+                fitting(name, kinds.setdefault(name, kind), kind, each)
+            for name, unit in each.units.items():
+                if units.setdefault(name, unit) != unit:
+                    raise ValueError(
+                        f"Column {name!r} must have one unit in all data, got {units[name]!r} and {unit!r}."
+                    )
+        named = [name for name in columns.values if kinds[name] == "text"]
+        numbered = isinstance(columns.head, CategoricalHead)
+        if named and (len(columns.values) > 1 or not isinstance(columns.head, GaussianHead | CategoricalHead)):
+            raise ValueError(f"Column {named[0]!r} must hold numbers, got text such as {_example(tables, named[0])!r}.")
+        for role in columns.roles:
+            for name in role.columns:
+                if kinds[name] == "text" or ("date" in kinds[name] and not role.dates):
+                    what = "dates" if "date" in kinds[name] else f"text such as {_example(tables, name)!r}"
+                    raise ValueError(f"Column {name!r} must hold numbers for {type(role).__name__}, got {what}.")
+        for name in columns.covariates:
+            if kinds[name] != "number":
+                what = _example(tables, name)
+                raise ValueError(f"Covariate {name!r} must hold numbers, got {what!r}: name it in `categories`.")
+        labelled = columns.values[:1] if named or numbered else ()
+        labels = {
+            name: tuple(sorted({label for each in tables for label in tidy(each.columns[name])} - {None}, key=_rank))
+            for name in (*columns.categories, *labelled)
+        }
+        if short := [name for name, found in labels.items() if len(found) < (2 if name in columns.values else 1)]:
+            raise ValueError(f"Column {short[0]!r} must hold labels, got {len(labels[short[0]])}.")
+        if labelled:
+            head: AbstractHead = CategoricalHead(len(labels[labelled[0]]))
+        else:
+            head = dataclasses.replace(columns.head, out=len(columns.values))
+        return cls(columns, head, kinds, labels, units | dict(columns.units))
+
+    def read(self, data: Table) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """Coordinates by component, `(row, dim)`, and which rows have all of them.
+
+        Raises:
+            ValueError: a column of another kind than when this was made, or a category that was not there.
+        """
+        for name in self.columns.coordinates:
+            fitting(name, self.kinds[name], data.kinds[name], data)
+        index = {role.component: role.read(data.columns) for role in self.columns.roles}
+        parts = [data.columns[name].astype(np.float64)[:, None] for name in self.columns.covariates]
+        parts += [self._one_hot(name, data.columns[name]) for name in self.columns.categories]
+        if parts:
+            index["x"] = np.concatenate(parts, -1)
+        for name, values in index.items():
+            if np.isinf(values).any():
+                raise ValueError(f"Component {name!r} must be finite or missing, got an infinite coordinate.")
+        return index, np.logical_and.reduce([~np.isnan(values).any(-1) for values in index.values()])
+
+    def values(self, data: Table) -> np.ndarray:
+        """The values, `(row, out)` in float64 and in their units; labels as their number, NaN for what is missing."""
+        if self.columns.values[0] in self.labels:
+            return self._codes(self.columns.values[0], data.columns[self.columns.values[0]])[:, None]
+        for name in self.columns.values:
+            fitting(name, self.kinds[name], data.kinds[name], data)
+        f = np.stack([data.columns[name] for name in self.columns.values], -1)
+        for name, column in zip(self.columns.values, f.T, strict=True):
+            if np.isinf(column).any():
+                raise ValueError(f"Column {name!r} must hold finite numbers or NaN, got an infinite one.")
+            if name in self.columns.log and (wrong := int((column <= 0).sum())):
+                raise ValueError(
+                    f"Column {name!r} must be positive to take logarithms, got {wrong} values that are not."
+                )
+        try:
+            self.head.check(f)
+        except ValueError as error:
+            raise ValueError(f"Columns {list(self.columns.values)} do not suit the likelihood: {error}") from None
+        return f
+
+    def _codes(self, name: str, column: np.ndarray) -> np.ndarray:
+        known = {label: float(code) for code, label in enumerate(self.labels[name])}
+        found = tidy(column)
+        unseen = sorted({label for label in found if label is not None and label not in known}, key=_rank)
+        if unseen:
+            count = sum(label in unseen for label in found)
+            raise ValueError(
+                f"Column {name!r} must hold one of {list(self.labels[name])}, got {unseen} in {count} of "
+                f"{len(found)} rows, which training did not have."
+            )
+        return np.array([np.nan if label is None else known[label] for label in found])
+
+    def _one_hot(self, name: str, column: np.ndarray) -> np.ndarray:
+        codes = self._codes(name, column)
+        hot = (codes[:, None] == np.arange(len(self.labels[name]))).astype(np.float64)
+        return np.where(np.isnan(codes)[:, None], np.nan, hot)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Scaling of coordinates and values, fitted on the training part alone."""
+
+    meaning: Meaning
+    index: dict[str, Standard]
+    f: dict[str, AbstractScaler]
+
+    @classmethod
+    def fit(cls, meaning: Meaning, index: Mapping[str, np.ndarray], f: np.ndarray) -> "Encoding":
+        """Fit on training rows."""
+        columns = meaning.columns
+        scalers = {role.component: role.scaler(index[role.component]) for role in columns.roles}
+        if "x" in index:
+            numbers = Standard.fit(index["x"])
+            hot = np.arange(len(numbers.mean)) >= len(columns.covariates)
+            scalers["x"] = Standard(np.where(hot, 0.0, numbers.mean), np.where(hot, 1.0, numbers.std))
+        values = {}
+        if isinstance(meaning.head, GaussianHead):
+            for name, column in zip(columns.values, f.T, strict=True):
+                seen = column[~np.isnan(column)][:, None]
+                if not len(seen):
+                    raise ValueError(f"Column {name!r} must hold a value in the training part, got none.")
+                values[name] = (Log if name in columns.log else Standard).fit(seen)
+        return cls(meaning, scalers, values)
+
+    def points(self, index: Mapping[str, np.ndarray], f: np.ndarray | None = None) -> Points:
+        """Points with scaled coordinates and values, in float64 on the host."""
+        scaled = {name: self.index[name].transform(values) for name, values in index.items()}
+        if f is not None and self.f:
+            f = np.concatenate([self.f[name].transform(f[:, i : i + 1]) for i, name in enumerate(self.f)], -1)
+        return Points(scaled, f)
+
+    def marginals(self, pred: AbstractLikelihood) -> dict[str, AbstractLikelihood]:
+        """The prediction of each value in its own units, with one output each."""
+        names = self.meaning.columns.values
+        parts = [jax.tree.map(lambda leaf, i=i: leaf[:, i : i + 1], pred) for i in range(len(names))]
+        if not self.f:
+            return dict(zip(names, parts, strict=True))
+        each = zip(names, parts, strict=True)
+        return {name: Scaled(GaussianHead(), self.f[name]).inverse(part) for name, part in each}
+
+    def results(self, pred: AbstractLikelihood, quantiles: Iterable[float]) -> dict[str, np.ndarray]:
+        """Mean, standard deviation and quantiles of each value, in its units; probabilities of labels."""
+        results = {}
+        for i, (name, one) in enumerate(self.marginals(pred).items()):
+            if isinstance(one, Categorical):
+                labels = self.meaning.labels[name]
+                results[name] = np.array(labels, object)[np.asarray(one.mode)[:, 0]]
+                probs = np.asarray(one.probs, np.float64)[:, 0]
+                results |= {f"{name}_is_{label}": probs[:, j] for j, label in enumerate(labels)}
+                continue
+            results[f"{name}_mean"] = np.asarray(one.mean, np.float64)[:, 0]
+            results[f"{name}_std"] = np.asarray(one.std, np.float64)[:, 0]
+            for p in quantiles:
+                level = np.asarray(pred.quantile(p), np.float64)[:, i : i + 1]
+                results[f"{name}_{percent(p)}"] = (self.f[name].inverse(level) if self.f else level)[:, 0]
+        return results
+
+    def attrs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Units and a description of each result."""
+        found = {}
+        for result in names:
+            name = max((one for one in self.meaning.columns.values if result.startswith(one)), key=len)
+            what = {"mean": "predictive mean", "std": "predictive standard deviation"}.get(result[len(name) + 1 :])
+            kind = result[len(name) + 1 :]
+            if name in self.meaning.labels:
+                found[result] = {"long_name": f"probability of {kind[3:]}" if kind else f"most probable {name}"}
+                continue
+            what = what or f"predictive quantile {kind[1:]} %"
+            found[result] = {"long_name": f"{what} of {name}"}
+            if name in self.meaning.units:
+                found[result]["units"] = self.meaning.units[name]
+        return found
+
+
+def percent(p: float) -> str:
+    """The name of a quantile: q05 for 0.05, q2.5 for 0.025."""
+    return f"q{100 * p:02.0f}" if round(100 * p, 6) == round(100 * p) else f"q{100 * p:.6g}"
+
+
+def fitting(name: str, before: str, now: str, data: Table) -> None:
+    """Raise ValueError unless a column has the kind that it had before."""
+    unzoned = {before, now} == {"date", "zoned date"} and "_Grid" in type(data.layout).__name__  # xarray has no zones
+    if before == now or unzoned:
+        return
+    words = {"number": "numbers", "date": "dates without a time zone", "zoned date": "dates with a time zone"}
+    raise ValueError(
+        f"Column {name!r} must hold {words.get(before, 'labels')} as in training, got {words.get(now, 'text')}."
+    )
+
+
+def tidy(column: np.ndarray) -> list[Any]:
+    """Labels as plain Python values; whole floats as whole numbers, None for what is missing."""
+    found = []
+    for label in column.tolist():
+        if label is None or (isinstance(label, float) and np.isnan(label)):
+            found.append(None)
+        else:
+            found.append(int(label) if isinstance(label, float) and label.is_integer() else label)
+    return found
+
+
+def _rank(label: Any) -> tuple[str, Any]:
+    return (type(label).__name__, label)
+
+
+def _example(tables: Sequence[Table], name: str) -> Any:
+    return next((one for each in tables for one in each.columns[name].tolist() if one is not None), None)

@@ -1,0 +1,214 @@
+"""A trained model with all that it needs to read and to write the caller's data."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from bsatnp import checkpoint, metrics
+from bsatnp.checkpoint import CheckpointError
+from bsatnp.frames import plans
+from bsatnp.frames.columns import Columns
+from bsatnp.frames.drawing import AbstractSplits, Forecasts
+from bsatnp.frames.encoding import Encoding
+from bsatnp.frames.report import Report
+from bsatnp.frames.table import Table, table
+from bsatnp.likelihoods import AbstractLikelihood
+from bsatnp.models.base import AbstractModel
+from bsatnp.predict import predict
+from bsatnp.tasks import Points
+
+
+class Fitted(eqx.Module):
+    """A trained model, the scaling and meaning of its columns, and the data it predicts from.
+
+    **Units.** Everything that comes in or goes out is in the units of the data.
+    """
+
+    model: AbstractModel
+    encoding: Encoding
+    splits: AbstractSplits
+    context: Points | None
+    report: Report
+
+    @property
+    def columns(self) -> Columns:
+        """What the columns mean."""
+        return self.encoding.meaning.columns
+
+    def predict(
+        self, data: Any, *, context: Any = None, quantiles: Sequence[float] = (0.05, 0.5, 0.95), progress: bool = False
+    ) -> Any:
+        """Mean, standard deviation and quantiles at new places and times, in the units and the order of the data.
+
+        A DataFrame comes back with its own index and coordinates, an xarray object as a Dataset on its own. Results are
+        called `zinc_mean`, `zinc_std`, `zinc_q05`, …; for labels `soil` and the probabilities `soil_is_…`. Rows
+        without all coordinates and covariates get NaN. Where time runs forward, no target is predicted from values of
+        its own time or later.
+
+        Args:
+            data: where; it needs the columns of coordinates and covariates, not those of values.
+            context: known values, of any kind that `fit` takes; those of the training data when None.
+            quantiles: which.
+            progress: whether to show a bar.
+
+        Raises:
+            ValueError: columns that are missing or of another kind, categories that training did not have, targets
+                beyond the horizon.
+        """
+        if wrong := [p for p in quantiles if not 0 < p < 1]:
+            raise ValueError(f"`quantiles` must lie strictly between 0 and 1, got {wrong[0]}.")
+        asked = self._table(data)
+        known, pred = self._distribution(asked, self._context(context), progress=progress)
+        results = {}
+        for name, values in self.encoding.results(pred, quantiles).items():
+            blank = np.full(len(asked), None if values.dtype == object else np.nan, values.dtype)
+            blank[known] = values
+            results[name] = blank
+        return asked.layout.restore(results, self.encoding.attrs(results))
+
+    def distribution(self, data: Any, *, context: Any = None) -> dict[str, AbstractLikelihood]:
+        """The predictive distribution of every value, in its units: Gaussian, log-normal, of counts or of labels.
+
+        **Shapes.** Parameters are `(row, 1)`, in the order of the rows of `data`; those of an xarray object are the
+        points of its dimensions, the last one fastest.
+
+        Raises:
+            ValueError: as `predict`; rows without all coordinates.
+        """
+        asked = self._table(data)
+        known, pred = self._distribution(asked, self._context(context))
+        if not known.all():
+            raise ValueError(f"`data` must have all coordinates in every row, got {int((~known).sum())} rows without.")
+        return self.encoding.marginals(pred)
+
+    def score(self, data: Any, *, context: Any = None) -> dict[str, dict[str, float]]:
+        """Scores on data that were not trained on, by value: NLL, MAE, RMSE, 95 % coverage, CRPS, in their units.
+
+        Where time runs forward, these are forecasts at most a horizon ahead, from what lies before each in `context`
+        and in `data`.
+
+        Raises:
+            ValueError: as `predict`; no observed values; rows that are in the context too, whose scores would flatter.
+        """
+        asked = self._table(data, values=True)
+        f = self.encoding.meaning.values(asked)
+        ctx = self._context(context)
+        if self.columns.forward is not None:
+            ctx = joined(ctx, self._known(asked))
+        elif again := _shared(ctx, self._known(asked)):
+            raise ValueError(f"`data` must be new to be scored, got {again} rows that the context holds as well.")
+        known, pred = self._distribution(asked, ctx)
+        return scores(self.encoding, pred, f[known])
+
+    def save(self, path: str | os.PathLike, *, context: bool = True) -> None:
+        """Write everything to one file, whole or not at all. Nothing in it is executed when it is loaded.
+
+        Args:
+            path: name of the file; an existing one is replaced.
+            context: whether the data to predict from go with it; without them, `predict` must be given some.
+        """
+        kept = self if context else eqx.tree_at(lambda x: x.context, self, None, is_leaf=lambda x: x is None)
+        told = {"frames": 1, "values": list(self.columns.values), "units": self.encoding.meaning.units}
+        checkpoint.save(path, kept, extra=told)
+
+    def _table(self, data: Any, *, values: bool = False) -> Table:
+        columns = self.columns
+        whole = columns.values if values else ()
+        return table(data, (*columns.coordinates, *whole), whole=whole, dates=columns.dates)
+
+    def _context(self, data: Any) -> Points:
+        if data is None and self.context is None:
+            raise ValueError("`context` must be given, since the file was saved without one.")
+        if data is None:
+            assert self.context is not None
+            return self.context
+        many = data if isinstance(data, list | tuple) else [data]
+        return joined(*[self._known(self._table(one, values=True)) for one in many])
+
+    def _known(self, data: Table) -> Points:
+        """Rows that can serve as context."""
+        index, known = self.encoding.meaning.read(data)
+        f = self.encoding.meaning.values(data)
+        known &= ~np.isnan(f).any(-1)
+        return self.encoding.points({name: values[known] for name, values in index.items()}, f[known])
+
+    def _distribution(
+        self, asked: Table, ctx: Points, *, progress: bool = False
+    ) -> tuple[np.ndarray, AbstractLikelihood]:
+        """Which rows have all coordinates, and the scaled prediction of those."""
+        index, known = self.encoding.meaning.read(asked)
+        tgt = self.encoding.points({name: values[known] for name, values in index.items()})
+        splits = self.splits
+        if isinstance(splits, Forecasts):
+            options = {"n_ctx": splits.n_ctx, "history": splits.history, "horizon": splits.horizon}
+            plan = plans.ahead(ctx.index["t"][:, 0], tgt.index["t"][:, 0], **options)
+        else:
+            where = [positions(self.columns, one.index) for one in (ctx, tgt)]
+            plan = plans.everywhere(where[0], where[1], splits.n_ctx)
+        parts = [(rows, predict(self.model, ctx.take(of), tgt.take(rows), progress=progress)) for rows, of in plan]
+        if not parts:
+            return known, predict(self.model, ctx.take(slice(0, 0)), tgt)
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+        return known, jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *[one for _, one in parts])
+
+
+def load(path: str | os.PathLike, *, classes: Iterable[Any] = ()) -> Fitted:
+    """Read what `Fitted.save` wrote, in any process.
+
+    Args:
+        path: the file.
+        classes: the caller's own classes and functions, where a model or a group of the caller's own is in it.
+
+    Raises:
+        CheckpointError: the file is truncated, foreign or newer, holds a bare model, or needs other classes.
+    """
+    found = checkpoint.load(path, classes=classes)
+    if not isinstance(found, Fitted):
+        raise CheckpointError(
+            f"{os.fspath(path)!r} must be a file of `Fitted.save`, got a {type(found).__name__}; see `bsatnp.load`."
+        )
+    return found
+
+
+def positions(columns: Columns, index: Mapping[str, Any]) -> np.ndarray:
+    """Where points are for choosing neighbours, `(row, dim)`: scaled positions of all components with a group.
+
+    Covariates take their place where there is no such component.
+    """
+    parts = [role.positions(np.asarray(index[role.component])) for role in columns.roles]
+    return np.concatenate(parts or [np.asarray(index["x"])], -1)
+
+
+def joined(*points: Points) -> Points:
+    """Points of several sets as one set."""
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *points)
+
+
+def _shared(*points: Points) -> int:
+    """How many points with the same coordinates and values the second set has in common with the first."""
+    known, asked = (np.concatenate([*one.index.values(), np.asarray(one.f, np.float64)], -1).tolist() for one in points)
+    seen = set(map(tuple, known))
+    return sum(tuple(row) in seen for row in asked)
+
+
+def scores(encoding: Encoding, pred: AbstractLikelihood, f: np.ndarray) -> dict[str, dict[str, float]]:
+    """Scores by value, in the units of the data.
+
+    **Shapes.** `f` is `(row, out)` in those units, NaN where not observed.
+
+    Raises:
+        ValueError: no observed value.
+    """
+    found = {}
+    for i, (name, one) in enumerate(encoding.marginals(pred).items()):
+        column = f[:, i : i + 1]
+        seen = ~np.isnan(column)
+        if not seen.any():
+            raise ValueError(f"Column {name!r} must hold a value to be scored, got none.")
+        summary = metrics.summarise(one, np.where(seen, column, 0), seen)
+        found[name] = {score: float(value) for score, value in summary.items()} | {"n": float(seen.sum())}
+    return found

@@ -1,0 +1,41 @@
+"""Grids to predict on."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from bsatnp.frames.columns import Columns
+from bsatnp.frames.table import need, table
+
+
+def grid(data: Any, columns: Columns, *, cells: int = 100) -> Any:
+    """A regular grid over the places of a data set, to predict on.
+
+    Args:
+        data: a DataFrame, whose grid is a DataFrame of its cells, or an xarray object, whose grid is a Dataset.
+        columns: what the columns mean; the grid has those of `space` alone.
+        cells: number of cells along the longer side. Cells are square, in the units of the columns.
+
+    Raises:
+        ValueError: no `space`, no places, or fewer than 2 cells.
+    """
+    if columns.space is None:
+        raise ValueError("`columns` must have a `space` to make a grid of, got none.")
+    if cells < 2:
+        raise ValueError(f"`cells` must be at least 2, got {cells}.")
+    names = columns.space.columns
+    found = table(data, names)
+    places = np.stack([found.columns[name] for name in names], -1)
+    places = places[~np.isnan(places).any(-1)]
+    if not len(places):
+        raise ValueError(f"`data` must have places in {list(names)}, got none.")
+    low, high = places.min(0), places.max(0)
+    side = max(float((high - low).max()) / (cells - 1), 1e-12)
+    axes = {
+        n: a + side * np.arange(math.floor((b - a) / side + 1e-9) + 1) for n, a, b in zip(names, low, high, strict=True)
+    }
+    if type(data).__module__.startswith("pandas"):
+        mesh = np.meshgrid(*axes.values(), indexing="ij")
+        return need("pandas", "A table").DataFrame(dict(zip(axes, map(np.ravel, mesh), strict=True)))
+    return need("xarray", "A grid").Dataset(coords=axes)

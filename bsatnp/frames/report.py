@@ -1,0 +1,49 @@
+"""What became of the rows of a data set, and how training went."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of the rows, and how the training went.
+
+    Args:
+        rows: rows of all data sets given.
+        used: those with all coordinates and at least one value.
+        missing: values that were not observed in used rows, by name.
+        unplaced: rows without each coordinate or covariate, by column; they are left out.
+        partial: used rows with some of several values missing: they are learned from as targets, never as context.
+        held_out: used rows that were kept from training.
+        steps: updates made.
+        seconds: that training took.
+        best_step: update with the best score on the held-out part; its parameters were kept.
+        scores: on the held-out part, by value and score, in the units of the data. The best parameters were chosen by
+            this part, so that new data will score a little worse.
+        history: rows of `bsatnp.train.Fit.history`.
+    """
+
+    rows: int
+    used: int
+    missing: dict[str, int]
+    unplaced: dict[str, int]
+    partial: int
+    held_out: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    best_step: int = 0
+    scores: dict[str, dict[str, float]] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Some lines of text."""
+        lines = [f"{self.rows} rows, {self.used} used, {self.held_out} of them held out"]
+        lines += [f"  {n} without a value of {name}" for name, n in self.missing.items() if n]
+        lines += [f"  {n} left out without {name}" for name, n in self.unplaced.items() if n]
+        lines += [f"  {self.partial} with some values missing, used as targets only"] if self.partial else []
+        lines += [f"{self.steps} steps in {self.seconds:.0f} s, best after {self.best_step}"] if self.steps else []
+        return "\n".join([*lines, *(score_lines(self.scores, "held-out ") if self.scores else [])])
+
+
+def score_lines(scores: dict[str, dict[str, float]], lead: str = "") -> list[str]:
+    """Scores as lines of text, one for each value."""
+    return [f"{lead}{name}: " + ", ".join(f"{k} {v:.4g}" for k, v in row.items()) for name, row in scores.items()]

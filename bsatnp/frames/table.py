@@ -1,0 +1,198 @@
+"""Plain columns from pandas and xarray, and results put back the way they came."""
+
+import abc
+import difflib
+import importlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+#: Extras by the module they bring.
+_EXTRAS = {"pandas": "pandas", "xarray": "xarray", "pyarrow": "parquet", "netCDF4": "netcdf", "hypothesis": "testing"}
+
+
+def need(module: str, what: str) -> Any:
+    """The module, or an error that says what to install.
+
+    Raises:
+        ImportError: it is not there.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        extra = _EXTRAS[module]
+        raise ImportError(f'{what} needs {module}: pip install "bsatnp[{extra}]".') from None
+
+
+class AbstractLayout(abc.ABC):
+    """Where the rows of a table came from."""
+
+    @abc.abstractmethod
+    def restore(self, results: Mapping[str, np.ndarray], attrs: Mapping[str, Mapping[str, str]]) -> Any:
+        """Results `(row,)` by name, as the caller's own kind of object; `attrs` are theirs, such as units."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of one length.
+
+    `kinds` says of each column whether it holds a "number", a "date", a "zoned date" (with a time zone, now in UTC) or
+    "text", which stands for labels of any type; `columns` are then float64, datetime64 or objects. What is missing is
+    NaN, NaT or None.
+    """
+
+    columns: dict[str, np.ndarray]
+    kinds: dict[str, str]
+    units: dict[str, str]
+    layout: AbstractLayout
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+
+def table(data: Any, names: Sequence[str], *, whole: Sequence[str] = (), dates: Collection[str] = ()) -> Table:
+    """The named columns of a DataFrame, a Dataset or a DataArray.
+
+    Args:
+        data: what holds them; the points of an xarray object are those of all its dimensions that matter here.
+        names: which columns.
+        whole: the columns that the points are of; all when empty. Others are repeated along the dimensions they lack.
+        dates: columns in which text is read as dates.
+
+    Raises:
+        ValueError: another kind of object, a column that is not there (the nearest name is given) or cannot be read.
+    """
+    kind = f"{type(data).__module__.split('.')[0]}.{type(data).__name__}"
+    if kind == "xarray.DataArray":
+        data, kind = data.to_dataset(name=names[0] if data.name is None else data.name), "xarray.Dataset"
+    if kind == "pandas.DataFrame":
+        return _of_frame(data, names, dates)
+    if kind == "xarray.Dataset":
+        return _of_dataset(data, names, whole or names, dates)
+    raise ValueError(f"`data` must be a pandas DataFrame, an xarray Dataset or a DataArray, got {type(data).__name__}.")
+
+
+def missing(name: str, known: Collection[Any]) -> ValueError:
+    """The error of a column that is not there."""
+    near = difflib.get_close_matches(name, [str(one) for one in known], 1, 0.5)
+    near = near or [str(one) for one in known if str(one).lower() == name.lower()]
+    hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(map(repr, map(str, known)))}"
+    return ValueError(f"Column {name!r} is not in the data: {hint}.")
+
+
+class _Frame(AbstractLayout):
+    def __init__(self, frame: Any, names: Sequence[str]):
+        kept = [name for name in names if name in frame.columns]
+        self.frame = frame[kept]
+
+    def restore(self, results, attrs):
+        pandas = need("pandas", "A table")
+        frame = pandas.concat([self.frame, pandas.DataFrame(dict(results), index=self.frame.index)], axis=1)
+        units = {name: of["units"] for name, of in attrs.items() if "units" in of}
+        frame.attrs = {"units": units} if units else {}
+        return frame
+
+
+def _of_frame(frame: Any, names: Sequence[str], dates: Collection[str]) -> Table:
+    levels = {name: i for i, name in enumerate(frame.index.names) if name is not None}
+    columns, kinds = {}, {}
+    for name in names:
+        if name not in frame.columns and name not in levels:
+            raise missing(name, [*frame.columns, *levels])
+        series = frame[name] if name in frame.columns else frame.index.get_level_values(levels[name]).to_series()
+        if series.ndim != 1:
+            raise ValueError(f"Column {name!r} must be there once, got {series.shape[1]} columns of that name.")
+        columns[name], kinds[name] = _plain(name, series, dates)
+    units = frame.attrs.get("units", {})
+    units = {name: str(units[name]) for name in names if name in units} if isinstance(units, Mapping) else {}
+    return Table(columns, kinds, units, _Frame(frame, names))
+
+
+def _plain(name: str, series: Any, dates: Collection[str]) -> tuple[np.ndarray, str]:
+    """A series as a plain array, and its kind."""
+    pandas = need("pandas", "A table")
+    types = pandas.api.types
+    if isinstance(series.dtype, pandas.CategoricalDtype):
+        series = series.astype(series.cat.categories.dtype) if not series.isna().any() else series.astype(object)
+    if name in dates and (series.dtype == object or types.is_string_dtype(series.dtype)):
+        series = _dates(name, series)
+    if isinstance(series.dtype, pandas.DatetimeTZDtype):
+        return series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("datetime64[us]"), "zoned date"
+    if types.is_datetime64_dtype(series.dtype):
+        return series.to_numpy().astype("datetime64[us]"), "date"
+    if types.is_timedelta64_dtype(series.dtype):
+        return series.dt.total_seconds().to_numpy(np.float64), "number"
+    if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
+        return series.to_numpy(np.float64, na_value=np.nan), "number"
+    values = np.array(series.to_numpy(object))
+    values[np.asarray(series.isna(), bool)] = None
+    return values, "text"
+
+
+def _dates(name: str, series: Any) -> Any:
+    """Text as dates; other orders than year, month, day would have to be guessed."""
+    pandas = need("pandas", "A table")
+    for options in ({}, {"utc": True}):  # the second for offsets that differ, as over a change of the clock
+        try:
+            return pandas.to_datetime(series, format="ISO8601", **options)
+        except (ValueError, TypeError):
+            continue
+    example = next(one for one in series if not pandas.isna(one))
+    raise ValueError(f"Column {name!r} must hold numbers or dates such as 2024-05-31 12:00, got {example!r}.")
+
+
+class _Grid(AbstractLayout):
+    def __init__(self, data: Any, dims: Sequence[Any]):
+        self.dims, self.shape = tuple(dims), tuple(data.sizes[dim] for dim in dims)
+        self.coords = {name: c for name, c in data.coords.items() if set(c.dims) <= set(dims)}
+
+    def restore(self, results, attrs):
+        xarray = need("xarray", "A grid")
+        arrays = {name: (self.dims, value.reshape(self.shape), attrs.get(name, {})) for name, value in results.items()}
+        return xarray.Dataset(arrays, self.coords)
+
+
+def _of_dataset(data: Any, names: Sequence[str], whole: Sequence[str], dates: Collection[str]) -> Table:
+    for name in names:
+        if name not in data.variables:
+            raise missing(name, list(data.variables))
+    of_points = {dim for name in whole for dim in data[name].dims}
+    dims = [dim for dim in data.sizes if dim in of_points]
+    longest = max((data[name].dims for name in whole), key=len)
+    dims = list(longest) if set(longest) == of_points else dims
+    columns, kinds, units = {}, {}, {}
+    shape = tuple(data.sizes[dim] for dim in dims)
+    for name in names:
+        one = data[name]
+        if extra := [dim for dim in one.dims if dim not in dims]:
+            raise ValueError(
+                f"Column {name!r} must have no dimension beside those of the values {tuple(dims)}, got {extra[0]!r}."
+            )
+        if name in whole and names != whole and set(one.dims) != of_points:
+            raise ValueError(f"Values must share their dimensions {tuple(dims)}, but {name!r} has {one.dims}.")
+        small, kinds[name] = _bare(name, one.transpose(*[dim for dim in dims if dim in one.dims]), dates)
+        lead = tuple(data.sizes[dim] if dim in one.dims else 1 for dim in dims)
+        columns[name] = np.broadcast_to(small.reshape(lead), shape).reshape(-1)
+        if "units" in one.attrs:
+            units[name] = str(one.attrs["units"])
+    return Table(columns, kinds, units, _Grid(data, dims))
+
+
+def _bare(name: str, array: Any, dates: Collection[str]) -> tuple[np.ndarray, str]:
+    """The values of an array of xarray as a plain array, and its kind."""
+    values = np.asarray(array.values)
+    if values.dtype.kind == "M":
+        return values.astype("datetime64[us]"), "date"
+    if values.dtype.kind == "m":
+        return np.where(np.isnat(values), np.nan, values / np.timedelta64(1, "s")), "number"
+    if values.dtype.kind in "fiub":
+        return values.astype(np.float64), "number"
+    if values.dtype.kind == "O" and any(hasattr(one, "calendar") for one in values.ravel()[:1]):
+        raise ValueError(f'Column {name!r} must be in the standard calendar: use `data.convert_calendar("standard")`.')
+    if values.dtype.kind not in "OUST":
+        raise ValueError(f"Column {name!r} must hold numbers, dates or text, got {values.dtype}.")
+    series = need("pandas", "Text").Series(values.astype(object).ravel())
+    plain, kind = _plain(name, series, dates)
+    return plain.reshape(values.shape), kind

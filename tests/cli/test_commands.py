@@ -1,0 +1,168 @@
+"""The command line: from files to files, and errors of one sentence."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bsatnp
+from bsatnp import frames
+from bsatnp.cli import main
+from bsatnp.cli.options import columns, parser
+from bsatnp.likelihoods import NegativeBinomialHead
+from tests.frames.conftest import soil_data, untrained
+
+FIT = "--values zinc acid --log zinc --space x y --covariates elev --categories soil --quiet"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a table, and a model of it that was not trained."""
+    where = tmp_path_factory.mktemp("cli")
+    soil_data().to_csv(where / "soil.csv")
+    given = []
+
+    def fit(data, columns, **options):
+        given.append(options)
+        return untrained(data, columns)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "fit", fit)
+        command = f"fit {where}/soil.csv --out {where}/soil.bsatnp --seed 3 --minutes 2 {FIT}"
+        assert main(command.split()) == 0
+    assert given[0].pop("key") == jax.random.key(3)
+    assert given == [{"steps": 2000, "minutes": 2, "progress": False}]
+    return where
+
+
+@pytest.mark.slow
+def test_a_model_is_trained_and_saved(folder, capsys):
+    assert main(f"fit {folder}/soil.csv --out {folder}/trained.bsatnp --steps 20 {FIT}".split()) == 0
+    said = capsys.readouterr().out
+    assert "20 steps in" in said and "held-out zinc: nll" in said and "saved as" in said
+    assert main(["check", f"{folder}/trained.bsatnp"]) == 0
+
+
+def test_options_say_what_columns_mean():
+    command = (
+        "fit a.nc b.csv --out m --values pm --log pm --sphere lon lat --forward when --horizon 3600 --hour when "
+        "--season when --phase wind 360 --covariates temp --categories kind"
+    )
+    expected = frames.Columns(
+        "pm",
+        space=frames.Sphere("lon", "lat"),
+        time=frames.Forward("when", horizon=3600),
+        others=[frames.HourOfDay("when"), frames.DayOfYear("when"), frames.Phase("wind", 360)],
+        covariates="temp",
+        categories="kind",
+        log="pm",
+    )
+    assert columns(parser().parse_args(command.split())) == expected
+    counts = columns(parser().parse_args("fit a --out m --values n --time t --likelihood negative-binomial".split()))
+    assert counts == frames.Columns("n", time=frames.Time("t"), head=NegativeBinomialHead())
+
+
+def test_predictions_go_to_any_format(folder, capsys):
+    axes = {"x": 180_000 + np.arange(3.0) * 400, "y": 330_000 + np.arange(2.0) * 500}
+    grid = xr.Dataset({"elev": (("x", "y"), np.full((3, 2), 8.0))}, axes).assign(
+        soil=(("x", "y"), [["clay", "peat"]] * 3)
+    )
+    grid.to_netcdf(folder / "grid.nc")
+    grid.to_dataframe().to_csv(folder / "grid.csv")
+    for given, out in (("grid.nc", "maps.nc"), ("grid.csv", "maps.csv"), ("grid.nc", "maps2.csv")):
+        assert main(["predict", f"{folder}/soil.bsatnp", f"{folder}/{given}", "--out", f"{folder}/{out}"]) == 0
+        assert "zinc, acid predicted, saved as" in capsys.readouterr().out
+    fitted = frames.load(folder / "soil.bsatnp")
+    expected = fitted.predict(grid)
+    xr.testing.assert_allclose(frames.read(folder / "maps.nc"), expected.drop_attrs(), rtol=1e-5)
+    for name in ("maps.csv", "maps2.csv"):
+        found = pd.read_csv(folder / name)
+        np.testing.assert_allclose(found["acid_q95"], expected["acid_q95"].values.ravel(), rtol=1e-5)
+    np.testing.assert_array_equal(pd.read_csv(folder / "maps.csv")[["x", "y"]], found[["x", "y"]])
+    command = [
+        "predict",
+        f"{folder}/soil.bsatnp",
+        f"{folder}/grid.csv",
+        "--out",
+        f"{folder}/m.csv",
+        "--quantiles",
+        "0.25",
+    ]
+    assert main([*command, "--context", f"{folder}/soil.csv"]) == 0
+    assert [name for name in pd.read_csv(folder / "m.csv").columns if "_q" in name] == ["zinc_q25", "acid_q25"]
+
+
+def test_check_tells_what_a_file_holds(folder, capsys):
+    soil_data().assign(zinc=300.0).to_csv(folder / "new.csv")
+    assert main(["check", f"{folder}/soil.bsatnp", f"{folder}/new.csv", "--examples", "2"]) == 0
+    said = capsys.readouterr().out
+    for words in (
+        "predicts zinc, acid by GaussianHead, with",
+        "s: x, y as Plane",
+        "x: soil, one of ['clay', 'peat', 'sand']",
+        "predicts from 57 points",
+        "60 rows, 58 used",
+        "unchanged under the groups of s",
+        "new.csv zinc: nll",
+        "coverage",
+    ):
+        assert words in said, words
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("fit none.csv --values a --space x y --out m", "There is no file 'none.csv'."),
+        ("fit soil.csv --values zink --space x y --out m", "Column 'zink' is not in the data: did you mean 'zinc'."),
+        ("fit soil.csv --values zinc --space x y --out none/m", "There is no folder"),
+        ("fit soil.csv --values zinc --out m", "must name a column, got none."),
+        ("fit soil.csv --values soil acid --space x y --out m", "Column 'soil' must hold numbers, got text such as"),
+        ("fit soil.csv --values zinc --sphere x y --out m", "Column 'x' must lie between -180 and 360 degrees"),
+        ("fit soil.csv --values zinc --space x y --horizon 3 --out m", "`--horizon` and `--history` need `--forward`"),
+        ("fit soil.csv --values zinc --phase x half --out m", "`--phase` must end in a number, got 'half'."),
+        ("fit soil.csv --values zinc --space x y --likelihood poisson --out m", "whole numbers from 0 up"),
+        ("check soil.bsatnp soil.csv --examples 0", "`data` must be new to be scored, got 57 rows"),
+        ("fit soil.csv --values zinc", "The following arguments are required: --out; see `bsatnp fit --help`."),
+        ("fit bad.csv --values zinc --space x y --out m", "'bad.csv' cannot be read as csv: "),
+        ("fit image.csv --values zinc --space x y --out m", "'image.csv' cannot be read as csv: "),
+        ("fit soil.xlsx --values zinc --space x y --out m", "'soil.xlsx' must end in one of .csv"),
+        ("predict none.bsatnp grid.csv --out m.csv", "There is no file 'none.bsatnp'."),
+        ("predict soil.csv soil.csv --out m.csv", "'soil.csv' is damaged or not a file of bsatnp"),
+        ("predict soil.bsatnp unseen.csv --out m.csv", "Column 'soil' must hold one of ['clay', 'peat', 'sand'], got"),
+        (
+            "predict soil.bsatnp soil.csv --out m.csv --quantiles 2",
+            "`quantiles` must lie strictly between 0 and 1, got 2.0.",
+        ),
+        ("predict soil.bsatnp soil.csv --out m.txt", "'m.txt' must end in one of .csv"),
+        ("", "The following arguments are required: fit | predict | check"),
+        ("draw", "invalid choice: 'draw'"),
+    ],
+)
+def test_errors_are_one_sentence(command, says, folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "bad.csv").write_text('a,b\n1,2\n1,2,3\n"')
+    (folder / "image.csv").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00\x00\xff\xfe")
+    soil_data().assign(soil="rock").to_csv(folder / "unseen.csv")
+    assert main(command.split()) == 2
+    said = capsys.readouterr()
+    assert says in said.err and said.err.startswith("bsatnp: ")
+    assert said.err.count("\n") == 1 and ("check" in command or said.out == "")
+
+
+def test_the_module_runs_and_shows_no_traceback(tmp_path):
+    command = [sys.executable, "-m", "bsatnp", "predict", "none.bsatnp", "none.csv", "--out", "maps.csv"]
+    here = {**os.environ, "PYTHONPATH": str(pathlib.Path(bsatnp.__file__).parents[1])}
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=here)
+    assert done.returncode == 2 and done.stderr == "bsatnp: There is no file 'none.bsatnp'.\n"
+
+
+def test_without_pandas_the_error_says_what_to_install(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert main(["predict", f"{folder}/soil.bsatnp", f"{folder}/soil.csv", "--out", "m.csv"]) == 2
+    assert capsys.readouterr().err == 'bsatnp: A table needs pandas: pip install "bsatnp[pandas]".\n'

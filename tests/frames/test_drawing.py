@@ -1,0 +1,128 @@
+"""What is held out, and what the tasks of a data set may see."""
+
+import jax
+import numpy as np
+import pytest
+
+from bsatnp import frames
+from bsatnp.frames.drawing import Rows, Stream, blocks
+from bsatnp.frames.plans import ahead, everywhere
+from bsatnp.frames.simulated import Simulated
+from bsatnp.tasks import Points
+
+RNG = np.random.default_rng(0)
+
+
+def rows(n=400, *, time=None, holes=0):
+    """Points that carry their own number, so that tasks can be traced back."""
+    s = np.random.default_rng(1).normal(size=(n, 2))
+    f = np.arange(float(n))[:, None].repeat(2, 1)
+    f[:holes, 1] = np.nan
+    index = {"s": s} if time is None else {"s": s, "t": time[:, None]}
+    return Rows(Points(index, f), s, time)
+
+
+def numbers(points):
+    return np.asarray(points.f)[np.asarray(points.mask), 0].astype(int)
+
+
+def test_random_splits_are_disjoint_and_validation_asks_for_what_was_held_out():
+    data, splits = rows(100, holes=20), frames.Random(60, 16)
+    held = splits.hold_out(data, 0.2, np.random.default_rng(0))
+    assert held.sum() == 20
+    stream = Stream(splits, data, ~held, 4)
+    batch = stream(3, key=jax.random.key(0))
+    assert batch.ctx.mask.shape == (4, 60) and batch.tgt.mask.shape == (4, 16)
+    each = [jax.tree.map(lambda leaf, i=i: leaf[i], batch) for i in range(4)]
+    for task in each:
+        ctx, tgt = numbers(task.ctx), numbers(task.tgt)
+        assert not set(ctx) & set(tgt) and not held[ctx].any() and not held[tgt].any()
+        assert (ctx >= 20).all() and len(set(ctx)) == len(ctx)  # rows with a missing value are no context
+    again = stream(3, key=jax.random.key(0))
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), batch, again))
+    assert (numbers(jax.tree.map(lambda x: x[0], stream(3, key=jax.random.key(1))).tgt) != numbers(each[0].tgt)).any()
+    for task in splits.validation(data, held, np.random.default_rng(0), 5):
+        assert held[numbers(task.tgt)].all() and not held[numbers(task.ctx)].any()
+
+
+def test_windows_hold_out_blocks_and_stay_inside_them():
+    data, splits = rows(3000), frames.Windows(20, 10, spread=4.0)
+    held = splits.hold_out(data, 0.2, np.random.default_rng(0))
+    assert 0.1 < held.mean() < 0.3
+    number = blocks(data.positions, max(60, 3000 // 64))
+    assert all(len(set(held[number == b])) == 1 for b in range(number.max() + 1))
+    wide = []
+    for _ in range(30):
+        ctx, tgt = splits.draw(data, held, RNG)
+        assert held[ctx].all() and held[tgt].all() and not set(ctx) & set(tgt)
+        ctx, tgt = splits.draw(data, ~held, RNG)
+        wide.append(np.ptp(data.positions[np.concatenate([ctx, tgt])], axis=0).max())
+    assert max(wide) < 0.5 * np.ptp(data.positions, axis=0).max() and max(wide) > 1.3 * min(wide)
+
+
+def test_blocks_are_boxes_of_limited_size():
+    points = RNG.normal(size=(1000, 3))
+    number = blocks(points, 40)
+    counts = np.bincount(number)
+    assert counts.max() <= 40 and counts.min() > 15
+    assert blocks(np.zeros((50, 2)), 10).max() == 0  # points that coincide cannot be told apart
+
+
+def test_forecasts_never_see_their_own_time():
+    time = np.repeat(np.arange(50.0), 8)
+    data, splits = rows(400, time=time), frames.Forecasts(30, 12, history=5.0, horizon=2.0)
+    held = splits.hold_out(data, 0.2, RNG)
+    assert (held == (time >= 40)).all()
+    for allowed in (held, ~held):
+        for _ in range(40):
+            ctx, tgt = splits.draw(data, allowed, RNG)
+            assert time[ctx].max() < time[tgt].min() and len(tgt) and allowed[tgt].all()
+            assert np.ptp(time[tgt]) <= 1 and time[tgt].max() - time[ctx].max() <= 2 and np.ptp(time[ctx]) <= 4
+            assert len(ctx) <= 30 and len(tgt) <= 12
+    with pytest.raises(ValueError, match="`time` must be `Forward`"):
+        splits.draw(rows(), held, RNG)
+    with pytest.raises(ValueError, match="`n_ctx` must be at least 1, got 0"):
+        frames.Random(0, 1)
+
+
+def test_a_large_context_is_taken_where_the_targets_are():
+    ctx, tgt = RNG.uniform(size=(5000, 2)), RNG.uniform(size=(900, 2))
+    ((all_tgt, all_ctx),) = everywhere(ctx[:100], tgt, 50)
+    assert len(all_tgt) == 900 and len(all_ctx) == 100
+    seen = []
+    for asked, known in everywhere(ctx, tgt, 50):
+        assert len(known) == 100 and len(asked) <= 256
+        low, high = tgt[asked].min(0), tgt[asked].max(0)
+        outside = np.linalg.norm(np.maximum(np.maximum(low - ctx, ctx - high), 0), axis=-1)
+        assert outside[known].max() <= np.sort(outside)[len(known) - 1] + 1e-3
+        seen.append(asked)
+    np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(900))
+
+
+def test_forecasts_roll_over_targets_without_their_own_time():
+    ctx, tgt = np.repeat(np.arange(20.0), 3), RNG.permutation(np.repeat(np.arange(5.0, 20), 2))
+    seen = []
+    for asked, known in ahead(ctx, tgt, n_ctx=50, history=4.0, horizon=2.0):
+        assert ctx[known].max() < tgt[asked].min() and tgt[asked].max() <= ctx[known].max() + 2
+        assert np.ptp(ctx[known]) < 4
+        seen.append(asked)
+    np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(len(tgt)))
+    with pytest.raises(ValueError, match="Targets must lie within the horizon .*, got one 1.5 horizons after it"):
+        list(ahead(ctx, np.array([22.0]), n_ctx=50, history=4.0, horizon=2.0))
+    with pytest.raises(ValueError, match="`context` must hold values from before every target"):
+        list(ahead(ctx, np.array([0.0]), n_ctx=50, history=4.0, horizon=2.0))
+    assert not list(ahead(ctx, np.zeros(0), n_ctx=50, history=4.0, horizon=2.0))
+
+
+def test_simulated_values_have_unit_spread_and_depend_on_distance():
+    made = Simulated((frames.Plane("x", "y"),), {"s": (0.5, 0.5)}, 2)
+    s = np.concatenate([np.zeros((1, 2)), np.full((1, 2), 0.01), np.full((1, 2), 50.0)])
+    draws = np.stack([made.draw({"s": s}, np.random.default_rng(i)) for i in range(1500)])[..., 0]
+    assert 0.9 < draws.std() < 1.3
+    near, far = (np.corrcoef(draws[:, 0], draws[:, i])[0, 1] for i in (1, 2))
+    assert near > 0.8 and abs(far) < 0.25
+    data = rows(50, holes=5)
+    task = frames.Random(20, 10).task(data, np.arange(20), np.arange(20, 30))
+    new = made(task, RNG)
+    np.testing.assert_array_equal(new.ctx.observed, task.ctx.observed)
+    assert (np.asarray(new.tgt.f) != np.asarray(task.tgt.f)).all()

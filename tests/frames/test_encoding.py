@@ -1,0 +1,216 @@
+"""Columns, their meaning and scaling: hand-made oracles, and what is refused by name."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from bsatnp import frames
+from bsatnp.frames.encoding import Encoding, Meaning, percent
+from bsatnp.frames.roles import lengths
+from bsatnp.frames.table import table
+from bsatnp.likelihoods import CategoricalHead, Gaussian, NegativeBinomialHead, Poisson, PoissonHead
+from tests.frames.conftest import SOIL, soil_data
+
+PLACE = frames.Plane("x", "y")
+
+
+def meaning_of(columns, *data):
+    names = (*columns.coordinates, *columns.values)
+    return Meaning.of(columns, [table(one, names, whole=columns.values, dates=columns.dates) for one in data])
+
+
+def read(meaning, data) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    columns = meaning.columns
+    return meaning.read(table(data, columns.coordinates, dates=columns.dates))
+
+
+def values(meaning, data) -> np.ndarray:
+    return meaning.values(table(data, meaning.columns.values))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: frames.Columns("v"), "must name a column, got none"),
+        (lambda: frames.Columns([], space=PLACE), "`values` must name at least one column"),
+        (lambda: frames.Columns(["x"], space=PLACE), "Column 'x' must be a value or a coordinate, not both"),
+        (lambda: frames.Columns("v", covariates="v"), "Column 'v' must be a value or a coordinate"),
+        (lambda: frames.Columns(["v", "v"], space=PLACE), "No column may be named twice, got 'v'"),
+        (lambda: frames.Columns("v", covariates="a", categories="a"), "No column may be named twice, got 'a'"),
+        (lambda: frames.Columns("v", time=frames.Time("a"), others=[frames.Forward("b")]), "No component .* 't'"),
+        (lambda: frames.Columns("v", space=frames.Plane("Lon", "Lat")), r"must be `Sphere\(longitude, latitude\)`"),
+        (lambda: frames.Columns("v", space=PLACE, log="w"), "`log` must name some of `values`, got 'w'"),
+        (lambda: frames.Columns("v", space=PLACE, log="v", head=PoissonHead()), "`log` must be empty for values that"),
+        (lambda: frames.Columns("v", space=PLACE, units={"w": "m"}), "`units` must be of some of `values`, got 'w'"),
+        (lambda: frames.Columns(["v", "w"], space=PLACE, head=CategoricalHead(2)), "must be one column for a Cat"),
+        (lambda: frames.Plane(), "`Plane` takes names of 1 to 3 columns"),
+        (lambda: frames.Phase("a", 0.0), "`period` must be positive, got 0"),
+        (lambda: frames.Forward("a", horizon=-1.0), "`horizon` must be positive, got -1"),
+    ],
+)
+def test_declarations_that_make_no_sense(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+def test_longitudes_of_either_habit_are_the_same_places():
+    role = frames.Sphere("lon", "lat")
+    a = role.read({"lon": np.array([350.0, 10, 180]), "lat": np.array([1.0, 2, 3])})
+    b = role.read({"lon": np.array([-10.0, 10, -180]), "lat": np.array([1.0, 2, 3])})
+    np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="Column 'lat' must lie between -90 and 90 degrees, got 91"):
+        role.read({"lon": np.array([0.0]), "lat": np.array([91.0])})
+    chord = np.linalg.norm(np.diff(role.positions(np.array([[0.0, 0], [1, 0]])), axis=0))
+    np.testing.assert_allclose(chord, 1, rtol=1e-4)
+
+
+def test_dates_become_seconds_and_phases_of_the_day_and_the_year():
+    times = pd.date_range("2023-12-30T22:15", periods=400, freq="37h")
+    raw = {"t": times.to_numpy().astype("datetime64[us]")}
+    since = (times.to_series() - pd.Timestamp(0)).dt.total_seconds()
+    np.testing.assert_allclose(frames.Time("t").read(raw)[:, 0], since)
+    hour = frames.HourOfDay("t").read(raw)[:, 0] / 3600
+    np.testing.assert_allclose(hour, times.hour + times.minute / 60, atol=1e-6)
+    turn = frames.DayOfYear("t").read(raw)[:, 0] / (365.2425 * 86400)
+    away = np.abs(turn - (times.day_of_year - 1) / 365.25)
+    assert np.minimum(away, 1 - away).max() < 0.01
+
+
+def test_length_scales_go_from_the_spacing_to_the_extent():
+    line = np.arange(0, 101.0)[:, None]
+    np.testing.assert_allclose(lengths(line), (0.5, 25))
+    np.testing.assert_allclose(lengths(np.repeat(line, 5, 0)), (0.5, 25))
+    assert lengths(np.zeros((4, 2))) == (0.1, 2.0)
+
+
+def test_scaling_is_by_one_width_in_the_plane_and_forgets_what_it_was_not_fitted_on():
+    data = soil_data()
+    meaning = meaning_of(SOIL, data)
+    index, known = read(meaning, data)
+    assert known.sum() == len(data) - 1
+    f = values(meaning, data)
+    half = {name: values[known][:30] for name, values in index.items()}
+    encoding = Encoding.fit(meaning, half, f[known][:30])
+    s = half["s"]
+    assert len(set(encoding.index["s"].width)) == 1
+    np.testing.assert_allclose(encoding.index["s"].width[0] ** 2, (s.var(0)).mean())
+    logs = np.log(f[known][:30, 0])
+    np.testing.assert_allclose(encoding.f["zinc"].width, np.nanstd(logs))
+    np.testing.assert_allclose(encoding.f["acid"].origin, np.nanmean(f[known][:30, 1]))
+    x = half["x"]
+    np.testing.assert_array_equal(encoding.index["x"].transform(x)[:, 1:], x[:, 1:])  # categories stay 0 and 1
+    np.testing.assert_array_equal(x[:, 1:].sum(-1), 1)
+    points = encoding.points({n: v[known] for n, v in index.items()}, f[known])
+    assert points.n_missing == 3
+    np.testing.assert_allclose(np.asarray(points.f)[0, 0], (np.log(f[0, 0]) - np.nanmean(logs)) / np.nanstd(logs))
+
+
+def test_results_are_the_distributions_of_scipy_in_the_units_of_the_data():
+    data = soil_data()
+    meaning = meaning_of(SOIL, data)
+    index, known = read(meaning, data)
+    f = values(meaning, data)
+    encoding = Encoding.fit(meaning, {n: v[known] for n, v in index.items()}, f[known])
+    mean, std = np.array([[0.2, -1.0], [1.5, 0.5]]), np.array([[0.3, 0.9], [1.0, 0.2]])
+    results = encoding.results(Gaussian(mean, std), (0.025, 0.5, 0.95))
+    logs, acid = np.log(f[known][:, 0]), f[known][:, 1]
+    theirs: dict[str, Any] = {
+        "zinc": scipy.stats.lognorm(
+            std[:, 0] * np.nanstd(logs), scale=np.exp(np.nanmean(logs) + mean[:, 0] * np.nanstd(logs))
+        ),
+        "acid": scipy.stats.norm(np.nanmean(acid) + mean[:, 1] * np.nanstd(acid), std[:, 1] * np.nanstd(acid)),
+    }
+    for name, one in theirs.items():
+        np.testing.assert_allclose(results[f"{name}_mean"], one.mean(), rtol=1e-5)
+        np.testing.assert_allclose(results[f"{name}_std"], one.std(), rtol=1e-5)
+        for p, label in ((0.025, "q2.5"), (0.5, "q50"), (0.95, "q95")):
+            np.testing.assert_allclose(results[f"{name}_{label}"], one.ppf(p), rtol=1e-5)
+        at = one.ppf(0.3)[:, None]
+        density = encoding.marginals(Gaussian(mean, std))[name].log_prob(at)
+        np.testing.assert_allclose(density[:, 0], one.logpdf(at[:, 0]), rtol=1e-4, atol=1e-4)
+    attrs = encoding.attrs(results)
+    assert attrs["zinc_std"]["units"] == "mg/kg" and "units" not in attrs["acid_mean"]
+    assert percent(0.05) == "q05" and percent(0.999) == "q99.9"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            {"soil": ["clay"] * 3 + ["rock"] * 2},
+            r"Column 'soil' must hold one of \['clay', 'peat', 'sand'\], got \['rock'\] in 2 of 5",
+        ),
+        ({"x": ["a"] * 5}, "Column 'x' must hold numbers as in training, got text"),
+        ({"elev": np.full(5, np.inf)}, "Component 'x' must be finite or missing"),
+        ({"x": pd.date_range("2024", periods=5)}, "Column 'x' must hold numbers as in training, got dates"),
+    ],
+)
+def test_new_data_that_do_not_fit_the_old(change, says):
+    meaning = meaning_of(SOIL, soil_data())
+    with pytest.raises(ValueError, match=says):
+        read(meaning, soil_data().iloc[:5].assign(**change))
+
+
+def test_time_zones_must_be_there_or_not_as_in_training():
+    naive = pd.DataFrame({"t": pd.date_range("2024", periods=5), "v": 1.0})
+    zoned = naive.assign(t=naive.t.dt.tz_localize("Asia/Shanghai"))
+    columns = frames.Columns("v", time=frames.Time("t"))
+    with pytest.raises(
+        ValueError, match="must hold dates without a time zone as in training, got dates with a time zone"
+    ):
+        read(meaning_of(columns, naive), zoned)
+    meaning = meaning_of(columns, zoned)
+    with pytest.raises(ValueError, match="must hold dates with a time zone as in training, got dates without"):
+        read(meaning, naive)
+    index, _ = read(meaning, naive.set_index("t").to_xarray())  # xarray has no zones: UTC
+    np.testing.assert_allclose(index["t"] - read(meaning, zoned)[0]["t"], 8 * 3600)
+
+
+@pytest.mark.parametrize(
+    ("columns", "change", "says"),
+    [
+        (SOIL, {"zinc": 0.0}, "Column 'zinc' must be positive to take logarithms, got 60 values that are not"),
+        (SOIL, {"acid": np.inf}, "Column 'acid' must hold finite numbers or NaN"),
+        (SOIL, {"acid": "low"}, "Column 'acid' must hold numbers, got text such as 'low'"),
+        (SOIL, {"elev": "low"}, "Covariate 'elev' must hold numbers, got 'low': name it in `categories`"),
+        (frames.Columns("zinc", space=PLACE, head=PoissonHead()), {}, "do not suit the likelihood: .* whole numbers"),
+        (frames.Columns("zinc", time=frames.Time("soil")), {}, "must hold numbers or dates"),
+        (
+            frames.Columns("zinc", space=frames.Plane("soil")),
+            {},
+            "'soil' must hold numbers for Plane, got text such as",
+        ),
+        (frames.Columns("soil", space=PLACE), {"soil": "clay"}, "Column 'soil' must hold labels, got 1"),
+    ],
+)
+def test_training_data_that_do_not_hold_what_is_declared(columns, change, says):
+    data = soil_data().assign(**change)
+    with pytest.raises(ValueError, match=says):
+        meaning = meaning_of(columns, data)
+        values(meaning, data)
+
+
+def test_counts_and_labels():
+    data = soil_data().assign(cases=np.arange(60) % 7, deaths=np.arange(60) % 3, lime=np.arange(60) % 2 > 0)
+    counts = meaning_of(frames.Columns(["cases", "deaths"], space=PLACE, head=NegativeBinomialHead()), data)
+    assert isinstance(counts.head, NegativeBinomialHead) and counts.head.out == 2
+    f = values(counts, data)
+    encoding = Encoding.fit(counts, read(counts, data)[0], f)
+    np.testing.assert_array_equal(encoding.points(read(counts, data)[0], f).f, f)
+    results = encoding.results(Poisson(np.array([[2.0, 5.0]], np.float32)), (0.5,))
+    np.testing.assert_allclose([results["cases_mean"][0], results["deaths_std"][0]], [2, 5**0.5], rtol=1e-6)
+    assert results["deaths_q50"][0] == scipy.stats.poisson(5).median()
+
+    soil = meaning_of(frames.Columns("soil", space=PLACE), data)
+    assert soil.head == CategoricalHead(3) and soil.labels["soil"] == ("clay", "peat", "sand")
+    encoding = Encoding.fit(soil, read(soil, data)[0], values(soil, data))
+    pred = soil.head(np.log([[0.2, 0.7, 0.1]]))
+    results = encoding.results(pred, (0.5,))
+    assert list(results) == ["soil", "soil_is_clay", "soil_is_peat", "soil_is_sand"] and results["soil"][0] == "peat"
+    np.testing.assert_allclose(results["soil_is_peat"], 0.7, rtol=1e-6)
+    assert encoding.attrs(results)["soil_is_peat"]["long_name"] == "probability of peat"
+    lime = meaning_of(frames.Columns("lime", space=PLACE, head=CategoricalHead(2)), data)
+    assert lime.labels["lime"] == (0, 1)

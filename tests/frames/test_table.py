@@ -1,0 +1,150 @@
+"""Columns from pandas and xarray: what is read, what is refused, and how results go back."""
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+from bsatnp import frames
+from bsatnp.frames.table import need, table
+
+GRID = xr.Dataset(
+    {"t2m": (("time", "lat", "lon"), np.arange(24.0).reshape(2, 3, 4)), "elev": (("lat", "lon"), np.ones((3, 4)))},
+    {"time": pd.date_range("2024-01-01", periods=2), "lat": [60.0, 50, 40], "lon": [0.0, 1, 2, 3], "run": "a"},
+)
+GRID["t2m"].attrs["units"] = "K"
+
+
+def test_a_grid_becomes_points_of_its_own_order_and_goes_back():
+    found = table(GRID, ("lon", "lat", "time", "elev", "t2m"), whole=("t2m",))
+    frame = GRID["t2m"].to_dataframe().reset_index()
+    for name in ("lon", "lat", "t2m"):
+        np.testing.assert_array_equal(found.columns[name], frame[name])
+    np.testing.assert_array_equal(found.columns["time"], frame["time"].to_numpy())
+    assert found.kinds == {"lon": "number", "lat": "number", "time": "date", "elev": "number", "t2m": "number"}
+    assert found.units == {"t2m": "K"}
+    back = found.layout.restore({"a": found.columns["t2m"]}, {"a": {"units": "K"}})
+    np.testing.assert_array_equal(back["a"], GRID["t2m"])
+    assert back["a"].dims == ("time", "lat", "lon") and back["a"].attrs["units"] == "K"
+    for name in GRID.coords:
+        xr.testing.assert_identical(back[name], GRID[name])
+
+
+def test_only_the_dimensions_that_matter_count():
+    found = table(GRID, ("lon", "lat", "elev"))
+    assert len(found) == 12
+    assert found.layout.restore({"a": np.zeros(12)}, {})["a"].dims == ("lat", "lon")
+    array = table(GRID["t2m"].transpose("lon", "time", "lat"), ("lon", "t2m"), whole=("t2m",))
+    np.testing.assert_array_equal(array.columns["t2m"], GRID["t2m"].transpose("lon", "time", "lat").values.ravel())
+    with pytest.raises(
+        ValueError, match="Column 't2m' must have no dimension beside those of the values .*, got 'time'"
+    ):
+        table(GRID, ("t2m", "elev"), whole=("elev",))
+    two = GRID.assign(soil=(("lat", "lon"), np.ones((3, 4))))
+    with pytest.raises(ValueError, match="Values must share their dimensions .* but 'soil' has"):
+        table(two, ("lon", "t2m", "soil"), whole=("t2m", "soil"))
+
+
+def test_kinds_of_columns_of_a_frame():
+    frame = pd.DataFrame(
+        {
+            "whole": pd.array([1, None, 3], dtype="Int64"),
+            "flag": [True, False, True],
+            "lead": pd.to_timedelta([1, 2, 3], unit="h"),
+            "label": pd.Categorical(["a", None, "b"]),
+            "code": pd.Categorical([1, 2, 1]),
+            "zoned": pd.to_datetime(["2024-07-01T12:00+02:00"] * 3),
+            "iso": ["2024-03-31T01:30+01:00", "2024-03-31T03:30+02:00", None],
+            "plain": ["2024-01-01", "2024-01-02 12:00", "2024-01-03"],
+        }
+    ).set_index("flag", append=True)
+    frame.attrs["units"] = {"lead": "s", "other": "m"}
+    names = ("whole", "flag", "lead", "label", "code", "zoned", "iso", "plain")
+    found = table(frame, names, dates={"iso", "plain"})
+    kinds = ["number", "number", "number", "text", "number", "zoned date", "zoned date", "date"]
+    assert list(found.kinds.values()) == kinds
+    np.testing.assert_array_equal(found.columns["whole"], [1, np.nan, 3])
+    np.testing.assert_array_equal(found.columns["flag"], [1, 0, 1])
+    np.testing.assert_array_equal(found.columns["lead"], [3600, 7200, 10800])
+    assert found.columns["label"].tolist() == ["a", None, "b"]
+    assert found.columns["zoned"][0] == np.datetime64("2024-07-01T10:00")
+    assert found.columns["iso"][1] - found.columns["iso"][0] == np.timedelta64(1, "h") and np.isnat(
+        found.columns["iso"][2]
+    )
+    assert found.units == {"lead": "s"}
+    assert "label" in found.layout.restore({"a": np.zeros(3)}, {}) and len(found) == 3
+
+
+@pytest.mark.parametrize(
+    ("data", "names", "says"),
+    [
+        (
+            pd.DataFrame({"Zinc": [1.0], "lead": [2.0]}),
+            ("zinc",),
+            "Column 'zinc' is not in the data: did you mean 'Zinc'?",
+        ),
+        (pd.DataFrame({"a": [1.0], "b": [2.0]}), ("zinc",), "there are 'a', 'b'"),
+        (GRID, ("latt",), "did you mean 'lat'"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), ("a",), "must be there once, got 2 columns"),
+        (pd.DataFrame({"t": ["31.05.2024"]}), ("t",), "Column 't' must hold numbers or dates .*, got '31.05.2024'"),
+        ({"a": [1]}, ("a",), "must be a pandas DataFrame, an xarray Dataset or a DataArray, got dict"),
+        (
+            pd.DataFrame({"t": ["yesterday"]}),
+            ("t",),
+            "Column 't' must hold numbers or dates such as .*, got 'yesterday'",
+        ),
+        (
+            xr.Dataset(coords={"t": xr.date_range("2024-01-01", periods=2, calendar="360_day", use_cftime=True)}),
+            ("t",),
+            "Column 't' must be in the standard calendar",
+        ),
+    ],
+)
+def test_what_is_refused(data, names, says):
+    if says.startswith("Column 't' must be in"):
+        pytest.importorskip("cftime")
+    with pytest.raises(ValueError, match=says.replace("?", "")):
+        table(data, names, dates={"t"})
+
+
+@pytest.mark.parametrize(("module", "extra"), [("pandas", "pandas"), ("xarray", "xarray"), ("netCDF4", "netcdf")])
+def test_what_is_not_installed_is_named(module, extra, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ImportError, match=rf'A thing needs {module}: pip install "bsatnp\[{extra}\]".'):
+        need(module, "A thing")
+    path = tmp_path / ("a.csv" if module == "pandas" else "a.nc")
+    path.write_text("x\n1\n")
+    with pytest.raises(ImportError, match=f"needs {module}"):
+        frames.read(path)
+
+
+def test_files_by_suffix(tmp_path):
+    frame = pd.DataFrame({"x": [1.5, 2.5], "soil": ["a", "b"]})
+    frames.write(frame, tmp_path / "a.csv")
+    pd.testing.assert_frame_equal(frames.read(tmp_path / "a.csv"), frame)
+    frames.write(GRID, tmp_path / "a.nc")
+    xr.testing.assert_identical(frames.read(tmp_path / "a.nc")["t2m"], GRID["t2m"])
+    frames.write(GRID[["t2m"]], tmp_path / "b.csv")
+    assert list(frames.read(tmp_path / "b.csv").columns)[:3] == ["time", "lat", "lon"]
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(ValueError, match="empty.csv' cannot be read as csv"):
+        frames.read(tmp_path / "empty.csv")
+    with pytest.raises(ValueError, match="must end in one of .csv"):
+        frames.read(tmp_path / "a.xlsx")
+    with pytest.raises(FileNotFoundError, match="There is no file"):
+        frames.read(tmp_path / "none.csv")
+    with pytest.raises(FileNotFoundError, match="There is no folder"):
+        frames.write(frame, tmp_path / "none" / "a.csv")
+
+
+def test_grids_have_square_cells_in_the_units_of_the_data():
+    data = pd.DataFrame({"x": [0.0, 10, np.nan], "y": [5.0, 10, 7]})
+    columns = frames.Columns("v", space=frames.Plane("x", "y"))
+    made = frames.grid(data, columns, cells=5)
+    assert sorted(set(made.x)) == [0, 2.5, 5, 7.5, 10] and sorted(set(made.y)) == [5, 7.5, 10]
+    assert len(made) == 15 and not made.duplicated().any()
+    assert dict(frames.grid(data.dropna().to_xarray(), columns, cells=5).sizes) == {"x": 5, "y": 3}
+    with pytest.raises(ValueError, match="`cells` must be at least 2"):
+        frames.grid(data, columns, cells=1)
