@@ -2,6 +2,7 @@
 
 import json
 import sys
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -80,7 +81,8 @@ def memory(model):
         batch = shared(stream(0, key=None), mesh(batch=count))
         state = optimizer(10).init(eqx.filter(model, eqx.is_inexact_array))
         fixed = (batch, optimizer(10), learned_nll, mesh(batch=count))
-        compiled = loop._update.lower(fixed, model, state).compile()
+        update: Any = loop._update
+        compiled = update.lower(fixed, model, state).compile()
         needed[count] = compiled.compiled.memory_analysis().temp_size_in_bytes
     return [list(kept.values()), list(needed.values())]
 
@@ -104,7 +106,7 @@ def found():
         "refused",
         {
             "axis": refused(lambda: predict(model, few, few, mesh=mesh(batch=8))),
-            "kind": refused(lambda: predict(model, few, few, mesh=DEVICES)),
+            "kind": refused(lambda: predict(model, few, few, mesh=DEVICES)),  # pyright: ignore
             "tasks": refused(lambda: fit(model, stream, steps=1, key=jax.random.key(0), mesh=mesh(batch=3))),
             "fixed": refused(lambda: predict(every["ConvCNP"], few, few, mesh=ctx)),
         },
