@@ -111,7 +111,7 @@ class Windows(AbstractSplits):
         spread: the largest window has this many times more points than a task.
     """
 
-    spread: float = 8.0
+    spread: float = 64.0
 
     def hold_out(self, rows: Rows, share: float, rng: np.random.Generator) -> np.ndarray:
         """Whole blocks, so that no held-out point has a neighbour in the training part, but at the edges."""

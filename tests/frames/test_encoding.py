@@ -200,7 +200,7 @@ def test_counts_and_labels():
     f = values(counts, data)
     encoding = Encoding.fit(counts, read(counts, data)[0], f)
     np.testing.assert_array_equal(encoding.points(read(counts, data)[0], f).f, f)
-    results = encoding.results(Poisson(np.array([[2.0, 5.0]], np.float32)), (0.5,))
+    results = encoding.results(Poisson(np.array([[2.0, 5.0]])), (0.5,))
     np.testing.assert_allclose([results["cases_mean"][0], results["deaths_std"][0]], [2, 5**0.5], rtol=1e-6)
     assert results["deaths_q50"][0] == scipy.stats.poisson(5).median()
 
