@@ -20,7 +20,7 @@ _STIRLING_SLOPE = (-1 / 12, 1 / 120, -1 / 252, 1 / 240, -1 / 132)
 def _horner(x, coefficients):
     total = jnp.zeros_like(x)
     for c in reversed(coefficients):
-        total = total * x + c
+        total = total * x + float(c)  # a NumPy float64 would widen float32
     return total
 
 

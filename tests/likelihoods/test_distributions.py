@@ -339,3 +339,15 @@ def test_shapes_that_do_not_fit_are_refused(no_shape_checks):
         NegativeBinomial(mean, mean[0])
     with pytest.raises(ValueError, match=r"`logits` must have axes \(…, tgt, 1, class\), got \(3, 2\)"):
         Categorical(mean)
+
+
+@pytest.mark.parametrize("make", [lambda r: Poisson(r), lambda r: NegativeBinomial(r, jnp.full_like(r, 2.5))])
+def test_counts_in_single_precision_beside_doubles(make):
+    """With x64 on and strict promotion, float32 parameters are neither widened nor refused."""
+    rate = np.asarray([[0.3], [3.0], [40.0], [9e5]], np.float32)
+    with jax.enable_x64(True):
+        median = make(jnp.asarray(rate)).quantile(0.5)
+        density = make(jnp.asarray(rate)).log_prob(jnp.asarray(rate).round())
+    assert median.dtype == density.dtype == np.float32
+    with jax.enable_x64(False):
+        np.testing.assert_array_equal(median, make(jnp.asarray(rate)).quantile(0.5))
