@@ -50,31 +50,42 @@ def ratios(benches: Sequence[Bench], folder: Path) -> list[Path]:
         directions = [what for what in bench.names("what") if any(bench.ratios(what, peer) for peer in peers)]
         if not directions:
             continue
+        panels = {
+            what: [work for work in bench.names("work") if any(work in bench.ratios(what, peer) for peer in peers)]
+            for what in directions
+        }
         figure, axes = plt.subplots(
-            1, len(directions), figsize=(4.4 * len(directions), 3.6), layout="constrained", squeeze=False, sharey=True
+            1,
+            len(directions),
+            figsize=(sum(2.0 + 0.6 * len(works) for works in panels.values()) + 2.5, 3.6),
+            width_ratios=[2.0 + 0.6 * len(works) for works in panels.values()],
+            layout="constrained",
+            squeeze=False,
+            sharey=True,
         )
-        works = [
-            work for work in bench.names("work") if any(work in bench.ratios(w, p) for w in directions for p in peers)
-        ]
-        lengths = [length(work) for work in works]
-        numbers = None not in lengths and len(set(lengths)) == len(lengths)
-        for axis, what in zip(axes[0], directions, strict=True):
+        for axis, (what, works) in zip(axes[0], panels.items(), strict=True):
+            lengths = [length(work) for work in works]
+            numbers = None not in lengths and len(set(lengths)) == len(lengths)
             for number, peer in enumerate(peers):
                 found = bench.ratios(what, peer)
                 at = [place for place, work in enumerate(works) if work in found]
                 x = [lengths[place] if numbers else place for place in at]
-                axis.plot(x, [found[works[place]] for place in at], **_line(number), ms=5, lw=1.6, label=peer)
+                line = _line(number) | ({} if numbers else {"linestyle": "none"})
+                axis.plot(x, [found[works[place]] for place in at], **line, ms=6, lw=1.6, label=peer)
             axis.axhline(1, color="0.4", lw=1)
             if numbers:
                 axis.set_xscale("log", base=2)
                 axis.set_xticks(lengths, [f"{int(n or 0):,}" for n in lengths])
             else:
-                axis.set_xticks(range(len(works)), works, rotation=20, ha="right")
-            axis.set(yscale="log", xlabel="sequence length" if numbers else "work", title=what)
+                axis.set_xticks(range(len(works)), [work.replace(" ", "\n") for work in works])
+                axis.set_xlim(-0.6, len(works) - 0.4)
+            axis.set(yscale="log", xlabel="sequence length" if numbers else "", title=what)
             axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.yaxis.set_major_formatter("{x:g}")
             axis.yaxis.set_minor_locator(NullLocator())
             _plain(axis)
+            axis.get_legend().remove()
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center", frameon=False)
         axes[0, 0].set_ylabel(f"time over that of {OURS} (ratio)")
         figure.suptitle(f"{bench.name}: runtime ratios; above 1 the other is slower than {OURS}", fontsize=10)
         made.append(style.save(figure, folder / f"ratios-{bench.name}.png"))
