@@ -175,7 +175,7 @@ def _forward(operands: Operands, mask, tile):
                     scores, seen = operands.scores(), _seen(mask, fresh)
                     new_top = jnp.maximum(top, _where(seen, scores, -jnp.inf).max(-1))
                     base = jnp.where(jnp.isneginf(new_top), 0, new_top)
-                    weights = _where(seen, decay(base[..., None] - scores), 0)
+                    weights = _where(seen, decay(_below(base[..., None], scores)), 0)
                     fade = jnp.exp(top - base)
                     values = product("hqk,hkd->hqd", weights, operands.v.astype(wide))
                     return new_top, fade * total + weights.sum(-1), fade[..., None] * mixed + values
@@ -268,7 +268,7 @@ def _tile_gradient(operands: Operands, mask, fresh, slope, delta, lse, wanted: O
     scores, pull = jax.vjp(lambda dots, arrays: eqx.combine(arrays, rest).scores(dots), dots, arrays)
     top, log_total = lse[..., :1], lse[..., 1:]
     # not `decay`: a compiler takes `exp` for dear and computes the weights once, not in each place they are used
-    weights = jnp.exp(scores - jnp.where(jnp.isneginf(top), 0, top) - log_total)
+    weights = jnp.exp(-_below(jnp.where(jnp.isneginf(top), 0, top), scores) - log_total)
     weights = _where(_seen(mask, fresh), weights, 0)
     gains = product("hqd,hkd->hqk", slope, operands.v.astype(wide))
     by_dots, grads = pull(weights * (gains - delta[..., None]))
@@ -338,6 +338,15 @@ def _seen(mask, fresh):
     if mask is None or fresh is None:
         return mask if fresh is None else fresh[None]
     return mask & fresh[None]
+
+
+def _below(top, scores):
+    """How far scores lie below their maximum; 0 for those that do not count and lie above.
+
+    Where one multiplication and this difference become one rounded operation, the highest score can seem to lie above
+    itself, by more than an exponential bears when scores are as large as 1e12.
+    """
+    return jnp.maximum(top - scores, 0)
 
 
 def _where(seen, pairs, otherwise):

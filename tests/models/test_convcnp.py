@@ -213,7 +213,7 @@ def test_dates_on_a_line():
         (lambda: small().with_grid(Grid((0.0, 0.0), (1.0, 2.0), (3, 3))), "`grid` must have the spacing"),
         (lambda: Grid((0.0,), (1.0, 1.0), (3,)), "must have one number for each axis, got 1, 2 and 1"),
         (lambda: Grid((0.0,), (0.0,), (3,)), r"`spacing` must be positive, got \(0.0,\)"),
-        (lambda: Grid((0.0,), (1.0,), (0,)), r"`size` must be at least 1, got \(0,\)"),
+        (lambda: Grid((0.0,), (1.0,), (0,)), r"`size` must be at least 1, got 0"),
         (lambda: grid_between((0.0,), (1.0,), points_per_unit=1), "must give at least 2 points"),
         (lambda: PLANE.covering((0.0,), (1.0,)), "`lower` and `upper` must have 2 numbers, got 1 and 1"),
         (lambda: PLANE.covering((0.0, 2.0), (1.0, 1.0)), "`upper` must lie above `lower`"),

@@ -59,6 +59,22 @@ def test_a1_linear_bias_far_from_the_context(entry, nearest):
     close(answer(ENTRIES[entry], *four, **inputs, tile=TILE), oracle(*four, formula=case.scores, **inputs), times=3)
 
 
+@pytest.mark.parametrize("hidden", [0, 2])
+def test_scores_as_large_as_1e12(hidden):
+    """The highest key takes all, with a finite gradient, though a fused operation may put it above itself."""
+    q, k, v, slope = (1e6 * x if i < 2 else x for i, x in enumerate(draw(3, N_Q, N_K)))
+    mask = jnp.arange(N_K) >= hidden
+
+    def attend(q, k, v):
+        return scan_attention(q, k, v, mask=mask, tile=TILE)
+
+    out, pull = jax.vjp(attend, q, k, v)
+    scores = np.einsum("hqd,hkd->hqk", np.asarray(q, np.float64), np.asarray(k, np.float64))
+    best = np.where(np.asarray(mask), scores, -np.inf).argmax(-1)
+    np.testing.assert_array_equal(out, np.take_along_axis(np.asarray(v), best[..., None], 1))
+    assert all(np.isfinite(g).all() for g in pull(slope))
+
+
 @given(
     tile=st.sampled_from(TILES),
     seed=st.integers(0, 10**6),

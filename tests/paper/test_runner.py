@@ -78,7 +78,8 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     (picture,) = convergence(results, tmp_path / "figures")
     assert picture.stat().st_size > 1000
     assert main(["report", "--results", str(job.results), "--out", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "REPORT.md").read_text() == text
+    report = (tmp_path / "out" / "REPORT.md").read_text()
+    assert report.startswith(text.rstrip("\n")) and "## 2-D GP" not in report[len(text) :]  # the benchmarks follow
 
 
 def test_the_command_line_runs_and_refuses(job, capsys):
