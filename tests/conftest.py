@@ -37,6 +37,9 @@ COMPILING = {
     "tasks",
 }
 
+#: Compiled code takes many small pieces of memory, and Linux ends a process that asks for more than 65,530 of them.
+MOST_MAPPED = 30_000
+
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_compilation(request: pytest.FixtureRequest):
@@ -45,6 +48,14 @@ def quick_compilation(request: pytest.FixtureRequest):
     jax.config.update("jax_disable_most_optimizations", room in COMPILING and PROFILE != "nightly")
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+    if mapped() > MOST_MAPPED:
+        jax.clear_caches()
+
+
+def mapped() -> int:
+    """Pieces of memory that this process has mapped; 0 where the system does not say."""
+    maps = pathlib.Path("/proc/self/maps")
+    return maps.read_bytes().count(b"\n") if maps.exists() else 0
 
 
 @pytest.fixture
