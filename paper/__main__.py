@@ -57,6 +57,15 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument("--runs", type=Path, help="folder of training states and models; runs when left out")
     figures.add_argument("--out", type=Path, help="folder of the pictures; paper/figures when left out")
     figures.set_defaults(do=_figures)
+    publish = commands.add_parser("publish", help="put the weights of a recorded run into the package, with their card")
+    publish.add_argument("experiment")
+    publish.add_argument("--model", required=True)
+    publish.add_argument("--preset", choices=("full", "lite"), default="full")
+    publish.add_argument("--seed", type=int, default=0)
+    publish.add_argument("--version", type=int, default=1)
+    publish.add_argument("--results", type=Path, help="folder of the results; paper/results when left out")
+    publish.add_argument("--runs", type=Path, help="folder of training states and models; runs when left out")
+    publish.set_defaults(do=_publish)
     flops = commands.add_parser("flops", help="operations and memory of all models on the paper's 2-D GP batch")
     flops.add_argument("--model", action="append", help="only this one; may be given several times")
     flops.add_argument("--batch", type=int, default=8, help="tasks in the batch")
@@ -151,6 +160,20 @@ def _figures(options: argparse.Namespace) -> int:
         return 2
     for name, made in found.items():
         print(f"{name}: {made}" if isinstance(made, str) else "\n".join(str(path) for path in made))
+    return 0
+
+
+def _publish(options: argparse.Namespace) -> int:
+    from paper.publish import publish
+    from paper.runner import RESULTS, RUNS, Job
+
+    folders = {"results": options.results or RESULTS, "runs": options.runs or RUNS}
+    try:
+        card = publish(Job(options.experiment, options.model, options.preset, options.seed, **folders), options.version)
+    except (ValueError, FileNotFoundError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    print(card)
     return 0
 
 

@@ -3,13 +3,15 @@
 import dataclasses
 import json
 
+import equinox as eqx
 import numpy as np
 import pytest
 
-from bsatnp import checkpoint
+from bsatnp import checkpoint, pretrained
 from paper import evaluation, runner
 from paper.__main__ import main
 from paper.drawing.curves import convergence
+from paper.publish import publish
 from paper.report import load, render
 from paper.runner import run
 
@@ -88,6 +90,13 @@ def test_the_command_line_runs_and_refuses(job, capsys):
     assert not job.result.exists()
     assert main(["run", "gp", "--model", "bsa-tnp", *folders]) == 0
     assert job.result.exists() and "original: NLL" in capsys.readouterr().out
+    card = publish(job, folder=job.runs / "shelf")
+    assert "gp-bsa-tnp-v1\n" in str(card) and "gap" in str(card) and card.index == {"s": 2}
+    assert card.scores["original"]["nll"] == json.loads(job.result.read_text())["tests"]["original"]["nll"]
+    assert eqx.tree_equal(pretrained.load("gp-bsa-tnp", job.runs / "shelf"), checkpoint.load(job.trained))
+    job.trained.write_bytes(b"")
+    assert main(["publish", "gp", "--model", "bsa-tnp", *folders[:4], "--seed", "3"]) == 2
+    assert "must hold the weights of" in capsys.readouterr().err
     assert main(["run", "gp", "--model", "nobody", *folders]) == 2
     assert "`model`" in capsys.readouterr().err
     assert main(["list"]) == 0

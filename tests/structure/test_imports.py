@@ -30,8 +30,10 @@ ALLOWED = {
     "models": {"_types", "groups", "bias", "layers", "likelihoods", "tasks", "models.base"},
     "train": {"_types", "devices", "models.base", "metrics", "tasks", "checkpoint"},
     "predict": {"_types", "devices", "models.base", "likelihoods", "tasks"},
+    "nearest": {"_types", "models.base", "likelihoods", "predict", "tasks"},
     "joint": {"_types", "models.base", "likelihoods", "tasks"},
     "checkpoint": {"_types"},
+    "pretrained": {"checkpoint"},
     "compat": {"_types", "models", "models.base", "layers", "bias", "groups", "likelihoods"},
     "frames": {
         *("_types", "groups", "bias", "layers", "likelihoods", "metrics", "models.base", "models", "tasks"),
@@ -48,7 +50,7 @@ ALLOWED = {
 #: Packages that any module may import at its top.
 EVERYWHERE = {"jax", "jaxtyping", "numpy", "equinox"}
 #: Packages that belong to some rooms.
-ELSEWHERE = {"optax": {"train"}, "tqdm": {"train", "predict"}}
+ELSEWHERE = {"optax": {"train"}, "tqdm": {"train", "predict", "nearest"}, "scipy": {"nearest"}}
 #: Packages for inside a function, and the rooms that may have them there.
 LAZY = {
     "matplotlib": {"plot"},

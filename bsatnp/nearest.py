@@ -1,0 +1,168 @@
+"""Approximate predictions from large contexts: every tile of targets sees its nearest context points alone."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.spatial import KDTree
+from tqdm import tqdm
+
+from bsatnp._types import Index, Key, whole
+from bsatnp.likelihoods import AbstractLikelihood
+from bsatnp.models.base import AbstractModel
+from bsatnp.predict import predict
+from bsatnp.tasks import Points
+
+#: What distance is measured in: names of components, or a function of the index set that gives `(point, dim)`.
+Places = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
+
+
+def predict_nearest(
+    model: AbstractModel,
+    ctx: Points,
+    tgt: Points | Index,
+    *,
+    k: int,
+    by: Places,
+    tile: int = 1024,
+    progress: bool = False,
+) -> AbstractLikelihood:
+    """What `predict` would say if each tile of targets had the `k` context points nearest to its middle and no others.
+
+    An approximation, unlike `predict`: `nearest_error` tells how far off it is. Targets are divided into compact tiles,
+    and the model is conditioned anew for each, at a cost of O(k² + k·tile) a tile instead of O(ctx² + ctx·tgt) for all.
+    Exact where `k` is at least the number of context points.
+
+    **Shapes.** As `predict`.
+
+    **Invariant under.** Whatever the model is, as long as it keeps the distances of `by`.
+
+    Args:
+        model: a model.
+        ctx: what is known, unbatched.
+        tgt: where to predict.
+        k: context points for each tile. Many tiles are wider than the distances between points: take several times as
+            many as a target needs.
+        by: components whose Euclidean distance says what is near, all in one unit; or a function from the index set to
+            coordinates `(point, dim)`, such as unit vectors for longitude and latitude.
+        tile: targets of a tile.
+        progress: whether to show a bar.
+
+    Raises:
+        ValueError: what `predict` refuses; `k` or `tile` below 1; components in `by` that are missing or no numbers.
+    """
+    whole("k", k)
+    rows, near = _neighbourhoods(ctx, tgt, by, tile)
+    if not len(rows):
+        return predict(model, ctx, tgt)
+    together: Any = None
+    for row in tqdm(rows, disable=not progress, unit="tile"):
+        part = predict(model, ctx.take(near(row, k)), _taken(tgt, row), chunk=tile)
+        if together is None:
+            together = jax.tree.map(lambda leaf: np.empty((_length(tgt), *leaf.shape[1:]), leaf.dtype), part)
+        for into, leaf in zip(jax.tree.leaves(together), jax.tree.leaves(part), strict=True):
+            into[row] = leaf
+    return together
+
+
+def nearest_error(
+    model: AbstractModel,
+    ctx: Points,
+    tgt: Points | Index,
+    *,
+    k: int,
+    by: Places,
+    tile: int = 1024,
+    tiles: int = 4,
+    key: Key,
+) -> dict[str, float]:
+    """How far `predict_nearest` is from `predict` on some tiles, drawn at random: differences of means and deviations.
+
+    Conditions once on the whole context, at a cost of O(ctx²).
+
+    Args:
+        model: a model.
+        ctx: as in `predict_nearest`, and so are `tgt`, `k`, `by`, `tile`.
+        tgt: where to predict.
+        k: context points for each tile.
+        by: what distance is measured in.
+        tile: targets of a tile.
+        tiles: how many to compare.
+        key: chooses them.
+
+    Returns:
+        `mean rms`, `mean max`, `std rms` and `std max` of the absolute differences, in units of the outputs, and the
+        number of `targets` compared.
+
+    Raises:
+        ValueError: as `predict_nearest`; no targets.
+    """
+    whole("tiles", tiles)
+    whole("k", k)
+    rows, near = _neighbourhoods(ctx, tgt, by, tile)
+    if not len(rows):
+        raise ValueError("`tgt` must have at least one point.")
+    chosen = [rows[i] for i in np.asarray(jax.random.permutation(key, len(rows)))[:tiles]]
+    exact = predict(model, ctx, _taken(tgt, np.concatenate(chosen)))
+    parts = [predict(model, ctx.take(near(row, k)), _taken(tgt, row), chunk=tile) for row in chosen]
+    found: dict[str, float] = {}
+    for name in ("mean", "std"):
+        there = np.concatenate([np.asarray(getattr(part, name), np.float64) for part in parts])
+        apart = np.abs(there - np.asarray(getattr(exact, name), np.float64))
+        found |= {f"{name} rms": float((apart**2).mean() ** 0.5), f"{name} max": float(apart.max())}
+    return found | {"targets": sum(map(len, chosen))}
+
+
+def _neighbourhoods(
+    ctx: Points, tgt: Points | Index, by: Places, tile: int
+) -> tuple[list[np.ndarray], Callable[[np.ndarray, int], np.ndarray]]:
+    """Rows of the targets of every tile, and what finds the rows of the context that are nearest to a tile."""
+    whole("tile", tile)
+    usable = np.flatnonzero(np.asarray(ctx.usable))
+    there = _places("ctx", ctx.index, by)[usable]
+    here = _places("tgt", tgt.index if isinstance(tgt, Points) else tgt, by)
+    tree = KDTree(there) if len(usable) else None
+
+    def near(row: np.ndarray, k: int) -> np.ndarray:
+        if tree is None or k >= len(usable):
+            return usable
+        middle = (here[row].min(0) + here[row].max(0)) / 2
+        return usable[np.sort(np.atleast_1d(tree.query(middle, k)[1]))]
+
+    return list(_tiles(here, np.arange(len(here)), tile)), near
+
+
+def _tiles(places: np.ndarray, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Compact groups of rows, all full but one: halves along the axis in which they reach furthest, until they fit."""
+    if len(rows) <= size:
+        if len(rows):
+            yield rows
+        return
+    mine = places[rows]
+    axis = np.argmax(np.ptp(mine, axis=0))
+    half = size * (-(-len(rows) // size) // 2)
+    order = np.argpartition(mine[:, axis], half - 1)
+    yield from _tiles(places, rows[np.sort(order[:half])], size)
+    yield from _tiles(places, rows[np.sort(order[half:])], size)
+
+
+def _places(name: str, index: Mapping[str, Any], by: Places) -> np.ndarray:
+    if callable(by):
+        found = np.asarray(by(index))
+    else:
+        names = (by,) if isinstance(by, str) else tuple(by)
+        if not names or not set(names) <= set(index):
+            raise ValueError(f"`by` must name components of `{name}`, which has {sorted(index)}, got {list(names)}.")
+        found = np.concatenate([np.asarray(index[part]) for part in names], -1)
+    if found.ndim != 2 or found.dtype.kind not in "iufb":
+        raise ValueError(f"`by` must give numbers (point, dim), got {found.dtype} of shape {found.shape}.")
+    return found.astype(np.float64)
+
+
+def _length(tgt: Points | Index) -> int:
+    return len(next(iter((tgt.index if isinstance(tgt, Points) else tgt).values())))
+
+
+def _taken(tgt: Points | Index, row: np.ndarray) -> Points | Index:
+    return tgt.take(row) if isinstance(tgt, Points) else {name: value[row] for name, value in tgt.items()}

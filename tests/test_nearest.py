@@ -1,0 +1,81 @@
+"""Nearest context points: exact where they are all, right neighbours where they are not, order kept, error told."""
+
+import jax
+import numpy as np
+import pytest
+
+from bsatnp import BSATNP, Points
+from bsatnp.bias import RBFNetwork
+from bsatnp.groups import On, Translation
+from bsatnp.nearest import nearest_error, predict_nearest
+from bsatnp.predict import predict
+
+RNG = np.random.default_rng(0)
+MODEL = BSATNP(
+    bias=RBFNetwork(On("s", Translation(2))),
+    depth=1,
+    dim=8,
+    width=8,
+    key=jax.random.key(0),
+)
+CTX = Points({"s": RNG.uniform(0, 4, (40, 2))}, RNG.normal(size=(40, 1)))
+TGT = {"s": RNG.uniform(0, 4, (100, 2))}
+
+
+def close(a, b):
+    np.testing.assert_allclose(a.mean, b.mean, atol=2e-5)
+    np.testing.assert_allclose(a.std, b.std, atol=2e-5)
+
+
+@pytest.mark.parametrize("tgt", [TGT, Points(TGT)])
+def test_with_all_context_points_it_is_exact_and_in_order(tgt):
+    close(predict_nearest(MODEL, CTX, tgt, k=40, by="s", tile=16), predict(MODEL, CTX, TGT))
+    assert nearest_error(MODEL, CTX, tgt, k=99, by="s", tile=16, tiles=3, key=jax.random.key(0))["mean max"] < 2e-5
+
+
+def test_a_tile_of_one_target_sees_its_nearest_points():
+    """The oracle sorts all distances."""
+    found = predict_nearest(MODEL, CTX, {"s": TGT["s"][:6]}, k=5, by="s", tile=1)
+    for i, place in enumerate(TGT["s"][:6]):
+        nearest = np.argsort(((CTX.index["s"] - place) ** 2).sum(-1))[:5]
+        alone = predict(MODEL, CTX.take(np.sort(nearest)), {"s": place[None]}, chunk=1)
+        np.testing.assert_allclose(found.mean[i], alone.mean[0], atol=2e-5)
+
+
+def test_hidden_points_are_no_neighbours_and_places_may_be_computed():
+    mask = np.arange(40) % 2 == 0
+    hidden = Points(CTX.index, CTX.f, mask=mask)
+    by_function = predict_nearest(MODEL, hidden, TGT, k=8, by=lambda index: 3 * index["s"], tile=16)
+    close(by_function, predict_nearest(MODEL, CTX.take(np.flatnonzero(mask)), TGT, k=8, by=["s"], tile=16))
+
+
+def test_the_error_is_that_of_the_tiles_and_falls_with_k():
+    """One tile of all targets: the error is the difference of two calls."""
+    near = predict_nearest(MODEL, CTX, TGT, k=4, by="s", tile=100)
+    apart = np.abs(near.mean - predict(MODEL, CTX, TGT).mean)
+    told = nearest_error(MODEL, CTX, TGT, k=4, by="s", tile=100, key=jax.random.key(1))
+    assert told["targets"] == 100
+    assert told["mean max"] == pytest.approx(apart.max(), abs=1e-5)
+    assert told["mean rms"] == pytest.approx((apart**2).mean() ** 0.5, abs=1e-5)
+    more = nearest_error(MODEL, CTX, TGT, k=32, by="s", tile=100, key=jax.random.key(1))
+    assert more["mean rms"] < told["mean rms"] and more["std rms"] < told["std rms"]
+
+
+def test_nothing_to_see_and_nothing_to_predict():
+    none = CTX.take(np.arange(0))
+    close(predict_nearest(MODEL, none, TGT, k=3, by="s", tile=50), predict(MODEL, none, TGT))
+    assert predict_nearest(MODEL, CTX, {"s": np.zeros((0, 2))}, k=3, by="s").mean.shape == (0, 1)
+
+
+def test_bad_arguments_are_named():
+    for changed, words in {
+        "k": ({"k": 0}, "`k` must be"),
+        "tile": ({"tile": 0}, "`tile` must be"),
+        "by": ({"by": "x"}, r"`by` must name components of `ctx`, which has \['s'\], got \['x'\]"),
+        "none": ({"by": ()}, r"got \[\]"),
+        "shape": ({"by": lambda index: index["s"][:, 0]}, "`by` must give numbers"),
+    }.values():
+        with pytest.raises(ValueError, match=words):
+            predict_nearest(MODEL, CTX, TGT, **({"k": 3, "by": "s"} | changed))
+    with pytest.raises(ValueError, match="at least one point"):
+        nearest_error(MODEL, CTX, {"s": np.zeros((0, 2))}, k=3, by="s", key=jax.random.key(0))
