@@ -39,7 +39,7 @@ PEERS: dict[str, dict[str, tuple[Work, ...]]] = {
 }
 
 #: What pip installs for a worker; this package's own runs in the environment of the benchmark.
-REQUIREMENTS = {"dl4bi": ("dl4bi[cpu]==0.1.3",), "torch": ("torch", "numpy")}
+REQUIREMENTS = {"dl4bi": ("dl4bi[cpu]==0.1.3",), "torch": ("torch==2.13.0", "numpy")}
 
 
 def rows(worker: str, peer: str, works: tuple[str, ...] = ()) -> list[dict[str, Any]]:
