@@ -40,6 +40,25 @@ def whole(name: str, value: int, least: int = 1) -> int:
     return int(value)
 
 
+def real(name: str, value: Any, low: float = 0.0, high: float = np.inf, *, ends: bool = False) -> float:
+    """Return `value` as a float.
+
+    Raises:
+        ValueError: it is not a number (a boolean is none), or not between `low` and `high`; whether these may be
+            reached is what `ends` says.
+    """
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+        raise ValueError(f"`{name}` must be a number, got {value!r}.")
+    if not np.isfinite(value) or not (low <= value <= high if ends else low < value < high):
+        must = f"lie {'' if ends else 'strictly '}between {low:g} and {high:g}"
+        if not np.isfinite(high):
+            must = (
+                f"be at least {low:g} and finite" if ends else f"be above {low:g} and finite" if low else "be positive"
+            )
+        raise ValueError(f"`{name}` must {must}, got {value}.")
+    return float(value)
+
+
 def device_integers(x: np.ndarray) -> np.ndarray:
     """Host integers as a device counts, in 32 bits, or 64 with x64; as float64 where that would wrap around."""
     kind = np.int64 if has_x64() else np.int32

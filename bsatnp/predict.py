@@ -169,6 +169,8 @@ def _checked(part: AbstractLikelihood, name: str, array: Any, n: int) -> np.ndar
     if (shape := getattr(array, "shape", None)) is None or tuple(shape) != expected:
         got = type(array).__name__ if shape is None else tuple(shape)
         raise ValueError(f"`out['{name}']` must have shape {expected}, got {got}.")
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise ValueError(f"`out['{name}']` must be writable, got a read-only array.")
     value, into = np.asarray(value), getattr(array, "dtype", None)
     if into is not None and value.dtype.kind == "f" and np.dtype(into).kind in "biu":
         raise ValueError(f"`out['{name}']` must have a floating type, got {into}, which would round.")

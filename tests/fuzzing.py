@@ -8,7 +8,7 @@ import hypothesis
 import bsatnp
 
 HERE = str(pathlib.Path(bsatnp.__file__).parent)
-#: Examples of each of the nine fuzz tests: 60 by default, 6,000 in the nightly profile.
+#: Examples of each fuzz test: 60 by default, 6,000 in the nightly profile.
 MANY = hypothesis.settings(
     max_examples=3 * hypothesis.settings().max_examples,
     suppress_health_check=[hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture],

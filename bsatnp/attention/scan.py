@@ -144,7 +144,10 @@ def _gradient_backward(_, seconds, __, arguments, results, mask, perturbed, tile
 
 
 def _dense_cotangents(given, like):
-    return jax.tree.map(lambda x, c: jnp.zeros_like(x) if c is None else c, like, given, is_leaf=_is_none)
+    def one(x, c):
+        return jnp.zeros_like(x) if c is None and x is not None else c
+
+    return jax.tree.map(one, like, given, is_leaf=_is_none)
 
 
 def _forward(operands: Operands, mask, tile):

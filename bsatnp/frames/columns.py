@@ -57,12 +57,19 @@ class Columns:
         units: Mapping[str, str] | None = None,
     ):
         for name, given in {"values": values, "covariates": covariates, "categories": categories, "log": log}.items():
-            names = (given,) if isinstance(given, str) else tuple(given)
-            if not all(isinstance(one, str) for one in names):
-                raise ValueError(f"`{name}` must be names of columns, got {names!r}.")
+            names = (given,) if isinstance(given, str) else given
+            if not isinstance(names, Sequence) or not all(isinstance(one, str) for one in names):
+                raise ValueError(f"`{name}` must be a list of names of columns, got {given!r}.")
+            names = tuple(names)
             object.__setattr__(self, name, names)
         object.__setattr__(self, "space", space)
         object.__setattr__(self, "time", time)
+        if not isinstance(others, Sequence):
+            raise ValueError(f"`others` must be a list of components, got {others!r}.")
+        if not isinstance(units or {}, Mapping):
+            raise ValueError(f"`units` must say the unit of each name, got {units!r}.")
+        if not isinstance(head, AbstractHead | None):
+            raise ValueError(f"`head` must be a likelihood such as PoissonHead(), got {head!r}.")
         object.__setattr__(self, "others", tuple(others))
         object.__setattr__(self, "head", GaussianHead() if head is None else head)
         object.__setattr__(self, "units", dict(units or {}))
@@ -91,7 +98,9 @@ class Columns:
         if self.log and not isinstance(self.head, GaussianHead):
             raise ValueError(f"`log` must be empty for values that count or name something, got {self.log}.")
         if strangers := set(self.units) - set(self.values):
-            raise ValueError(f"`units` must be of some of `values`, got {min(strangers)!r}.")
+            raise ValueError(f"`units` must be of some of `values`, got {next(iter(strangers))!r}.")
+        if wrong := [unit for unit in self.units.values() if not isinstance(unit, str)]:
+            raise ValueError(f"`units` must be text, got {wrong[0]!r}.")
         if isinstance(self.head, CategoricalHead) and len(self.values) > 1:
             raise ValueError(f"`values` must be one column for a CategoricalHead, got {self.values}.")
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from bsatnp import tasks
-from bsatnp._types import Key
+from bsatnp._types import Key, real, whole
 from bsatnp.tasks import Points, Task
 
 
@@ -44,8 +44,7 @@ class AbstractSplits(abc.ABC):
 
     def __post_init__(self):
         for name in ("n_ctx", "n_tgt"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+            whole(name, getattr(self, name))
 
     @abc.abstractmethod
     def hold_out(self, rows: Rows, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -113,6 +112,10 @@ class Windows(AbstractSplits):
 
     spread: float = 64.0
 
+    def __post_init__(self):
+        super().__post_init__()
+        real("spread", self.spread, 1, ends=True)
+
     def hold_out(self, rows: Rows, share: float, rng: np.random.Generator) -> np.ndarray:
         """Whole blocks, so that no held-out point has a neighbour in the training part, but at the edges."""
         per_block = 2 * (self.n_ctx + self.n_tgt)
@@ -147,6 +150,11 @@ class Forecasts(AbstractSplits):
 
     history: float = dataclasses.field(kw_only=True)
     horizon: float = dataclasses.field(kw_only=True)
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("history", "horizon"):
+            real(name, getattr(self, name))
 
     def hold_out(self, rows: Rows, share: float, rng: np.random.Generator) -> np.ndarray:
         """The last part of the time."""

@@ -45,12 +45,14 @@ class Meaning:
         kinds, units = {}, {}
         for each in tables:
             for name, kind in each.kinds.items():
-                fitting(name, kinds.setdefault(name, kind), kind, each)
+                if kind != "nothing":
+                    fitting(name, kinds.setdefault(name, kind), kind, each)
             for name, unit in each.units.items():
                 if units.setdefault(name, unit) != unit:
                     raise ValueError(
                         f"Column {name!r} must have one unit in all data, got {units[name]!r} and {unit!r}."
                     )
+        kinds = {name: "number" for each in tables for name in each.kinds} | kinds
         named = [name for name in columns.values if kinds[name] == "text"]
         numbered = isinstance(columns.head, CategoricalHead)
         if named and (len(columns.values) > 1 or not isinstance(columns.head, GaussianHead | CategoricalHead)):
@@ -60,15 +62,23 @@ class Meaning:
                 if kinds[name] == "text" or ("date" in kinds[name] and not role.dates):
                     what = "dates" if "date" in kinds[name] else f"text such as {_example(tables, name)!r}"
                     raise ValueError(f"Column {name!r} must hold numbers for {type(role).__name__}, got {what}.")
+        for name in columns.values:
+            if "date" in kinds[name]:
+                raise ValueError(f"Column {name!r} must hold numbers or text to be predicted, got dates.")
         for name in columns.covariates:
             if kinds[name] != "number":
                 what = _example(tables, name)
                 raise ValueError(f"Covariate {name!r} must hold numbers, got {what!r}: name it in `categories`.")
         labelled = columns.values[:1] if named or numbered else ()
         labels = {
-            name: tuple(sorted({label for each in tables for label in tidy(each.columns[name])} - {None}, key=_rank))
+            name: tuple(
+                sorted({label for each in tables for label in tidy(name, each.columns[name])} - {None}, key=_rank)
+            )
             for name in (*columns.categories, *labelled)
         }
+        for name, found in labels.items():
+            if len(set(map(str, found))) < len(found):
+                raise ValueError(f"Column {name!r} must hold labels that differ in writing, got {list(found)}.")
         if short := [name for name, found in labels.items() if len(found) < (2 if name in columns.values else 1)]:
             raise ValueError(f"Column {short[0]!r} must hold labels, got {len(labels[short[0]])}.")
         if labelled:
@@ -93,6 +103,7 @@ class Meaning:
         for name, values in index.items():
             if np.isinf(values).any():
                 raise ValueError(f"Component {name!r} must be finite or missing, got an infinite coordinate.")
+            _check_size(f"Component {name!r}", values)
         return index, np.logical_and.reduce([~np.isnan(values).any(-1) for values in index.values()])
 
     def values(self, data: Table) -> np.ndarray:
@@ -105,6 +116,7 @@ class Meaning:
         for name, column in zip(self.columns.values, f.T, strict=True):
             if np.isinf(column).any():
                 raise ValueError(f"Column {name!r} must hold finite numbers or NaN, got an infinite one.")
+            _check_size(f"Column {name!r}", column)
             if name in self.columns.log and (wrong := int((column <= 0).sum())):
                 raise ValueError(
                     f"Column {name!r} must be positive to take logarithms, got {wrong} values that are not."
@@ -117,7 +129,7 @@ class Meaning:
 
     def _codes(self, name: str, column: np.ndarray) -> np.ndarray:
         known = {label: float(code) for code, label in enumerate(self.labels[name])}
-        found = tidy(column)
+        found = tidy(name, column)
         unseen = sorted({label for label in found if label is not None and label not in known}, key=_rank)
         if unseen:
             count = sum(label in unseen for label in found)
@@ -196,7 +208,8 @@ class Encoding:
         """Units and a description of each result."""
         found = {}
         for result in names:
-            name = max((one for one in self.meaning.columns.values if result.startswith(one)), key=len)
+            known = self.meaning.columns.values
+            name = max((one for one in known if one in self.meaning.labels or result.startswith(f"{one}_")), key=len)
             what = {"mean": "predictive mean", "std": "predictive standard deviation"}.get(result[len(name) + 1 :])
             kind = result[len(name) + 1 :]
             if name in self.meaning.labels:
@@ -217,7 +230,7 @@ def percent(p: float) -> str:
 def fitting(name: str, before: str, now: str, data: Table) -> None:
     """Raise ValueError unless a column has the kind that it had before."""
     unzoned = {before, now} == {"date", "zoned date"} and "_Grid" in type(data.layout).__name__  # xarray has no zones
-    if before == now or unzoned:
+    if before == now or unzoned or now == "nothing":
         return
     words = {"number": "numbers", "date": "dates without a time zone", "zoned date": "dates with a time zone"}
     raise ValueError(
@@ -225,15 +238,32 @@ def fitting(name: str, before: str, now: str, data: Table) -> None:
     )
 
 
-def tidy(column: np.ndarray) -> list[Any]:
-    """Labels as plain Python values; whole floats as whole numbers, None for what is missing."""
+def tidy(name: str, column: np.ndarray) -> list[Any]:
+    """Labels as plain Python values; whole floats as whole numbers, None for what is missing.
+
+    Raises:
+        ValueError: labels that are neither text nor numbers: no file could hold them.
+    """
     found = []
     for label in column.tolist():
+        label = label.item() if isinstance(label, np.generic) else label
+        if not isinstance(label, str | int | float | None):
+            raise ValueError(f"Column {name!r} must hold text or numbers as labels, got {_short(label)}.")
         if label is None or (isinstance(label, float) and np.isnan(label)):
             found.append(None)
         else:
             found.append(int(label) if isinstance(label, float) and label.is_integer() else label)
     return found
+
+
+def _check_size(what: str, values: np.ndarray) -> None:
+    """Raise ValueError for numbers whose squares overflow."""
+    if (size := np.abs(values[~np.isnan(values)]).max(initial=0)) > 1e150:
+        raise ValueError(f"{what} must be at most 1e150 in size, got {size:.3g}.")
+
+
+def _short(one: Any) -> str:
+    return repr(one) if len(repr(one)) < 80 else f"{repr(one)[:80]}…"
 
 
 def _rank(label: Any) -> tuple[str, Any]:

@@ -9,11 +9,12 @@ import jax
 import numpy as np
 
 from bsatnp import checkpoint, metrics
+from bsatnp._types import real
 from bsatnp.checkpoint import CheckpointError
 from bsatnp.frames import plans
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.drawing import AbstractSplits, Forecasts
-from bsatnp.frames.encoding import Encoding
+from bsatnp.frames.encoding import Encoding, percent
 from bsatnp.frames.report import Report
 from bsatnp.frames.table import Table, table
 from bsatnp.likelihoods import AbstractLikelihood
@@ -59,8 +60,11 @@ class Fitted(eqx.Module):
             ValueError: columns that are missing or of another kind, categories that training did not have, targets
                 beyond the horizon.
         """
-        if wrong := [p for p in quantiles if not 0 < p < 1]:
-            raise ValueError(f"`quantiles` must lie strictly between 0 and 1, got {wrong[0]}.")
+        if not isinstance(quantiles, Iterable):
+            raise ValueError(f"`quantiles` must be a list of numbers, got {quantiles!r}.")
+        quantiles = [real("quantiles", p, 0, 1) for p in quantiles]
+        if len(set(map(percent, quantiles))) < len(set(quantiles)):
+            raise ValueError(f"`quantiles` must differ by more than a millionth of a percent, got {quantiles}.")
         asked = self._table(data)
         known, pred = self._distribution(asked, self._context(context), progress=progress)
         results = {}
@@ -102,7 +106,10 @@ class Fitted(eqx.Module):
         elif again := _shared(ctx, self._known(asked)):
             raise ValueError(f"`data` must be new to be scored, got {again} rows that the context holds as well.")
         known, pred = self._distribution(asked, ctx)
-        return scores(self.encoding, pred, f[known])
+        found = scores(self.encoding, pred, f[known])
+        if unseen := [name for name in self.columns.values if name not in found]:
+            raise ValueError(f"Column {unseen[0]!r} must hold a value to be scored, got none.")
+        return found
 
     def save(self, path: str | os.PathLike, *, context: bool = True) -> None:
         """Write everything to one file, whole or not at all. Nothing in it is executed when it is loaded.
@@ -127,6 +134,8 @@ class Fitted(eqx.Module):
             assert self.context is not None
             return self.context
         many = data if isinstance(data, list | tuple) else [data]
+        if not many:
+            raise ValueError("`context` must be at least one data set, got none.")
         return joined(*[self._known(self._table(one, values=True)) for one in many])
 
     def _known(self, data: Table) -> Points:
@@ -196,19 +205,16 @@ def _shared(*points: Points) -> int:
 
 
 def scores(encoding: Encoding, pred: AbstractLikelihood, f: np.ndarray) -> dict[str, dict[str, float]]:
-    """Scores by value, in the units of the data.
+    """Scores by value, in the units of the data; values without any observation are left out.
 
     **Shapes.** `f` is `(row, out)` in those units, NaN where not observed.
-
-    Raises:
-        ValueError: no observed value.
     """
     found = {}
     for i, (name, one) in enumerate(encoding.marginals(pred).items()):
         column = f[:, i : i + 1]
         seen = ~np.isnan(column)
         if not seen.any():
-            raise ValueError(f"Column {name!r} must hold a value to be scored, got none.")
+            continue
         summary = metrics.summarise(one, np.where(seen, column, 0), seen)
         found[name] = {score: float(value) for score, value in summary.items()} | {"n": float(seen.sum())}
     return found

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bsatnp._types import whole
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.table import need, table
 
@@ -22,12 +23,15 @@ def grid(data: Any, columns: Columns, *, cells: int = 100) -> Any:
     """
     if columns.space is None:
         raise ValueError("`columns` must have a `space` to make a grid of, got none.")
-    if cells < 2:
-        raise ValueError(f"`cells` must be at least 2, got {cells}.")
+    whole("cells", cells, 2)
     names = columns.space.columns
     found = table(data, names)
+    if wrong := [name for name in names if found.kinds[name] not in ("number", "nothing")]:
+        raise ValueError(f"Column {wrong[0]!r} must hold numbers to make a grid of, got {found.kinds[wrong[0]]}.")
     places = np.stack([found.columns[name] for name in names], -1)
     places = places[~np.isnan(places).any(-1)]
+    if np.isinf(places).any():
+        raise ValueError(f"`data` must have finite places in {list(names)}, got an infinite one.")
     if not len(places):
         raise ValueError(f"`data` must have places in {list(names)}, got none.")
     low, high = places.min(0), places.max(0)

@@ -25,7 +25,7 @@ def everywhere(ctx: np.ndarray, tgt: np.ndarray, n_ctx: int) -> Plan:
         tgt: of the targets.
         n_ctx: the largest context of a task in training.
     """
-    if len(ctx) <= _LONGER * n_ctx:
+    if len(ctx) <= _LONGER * n_ctx or not len(tgt):
         yield np.arange(len(tgt)), np.arange(len(ctx))
         return
     number = blocks(tgt, _TARGETS)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from bsatnp._types import real
 from bsatnp.bias import AbstractBias, Causal, RBFNetwork, Sum
 from bsatnp.datasets.scaling import Standard
 from bsatnp.groups import SO3, Cyclic, Euclidean, On, TimeShift
@@ -146,9 +147,7 @@ class Forward(AbstractRole):
     def __init__(self, column: str, *, horizon: float | None = None, history: float | None = None):
         _set(self, "t", (column,), 1, 1)
         for name, value in (("horizon", horizon), ("history", history)):
-            if value is not None and not 0 < value < np.inf:
-                raise ValueError(f"`{name}` must be positive, got {value}.")
-            object.__setattr__(self, name, None if value is None else float(value))
+            object.__setattr__(self, name, None if value is None else real(name, value))
 
     @property
     def group(self) -> Any:
@@ -176,9 +175,7 @@ class Phase(AbstractRole):
 
     def __init__(self, column: str, period: float, *, component: str | None = None):
         _set(self, column if component is None else component, (column,), 1, 1)
-        if not 0 < period < np.inf:
-            raise ValueError(f"`period` must be positive, got {period}.")
-        object.__setattr__(self, "period", float(period))
+        object.__setattr__(self, "period", real("period", period))
 
     def read(self, raw: Mapping[str, np.ndarray]) -> np.ndarray:
         """The phase from 0 to the period."""
@@ -222,10 +219,11 @@ class Component(AbstractRole):
         group: any `bsatnp.groups.Group`; its invariants are scaled by one number alone.
     """
 
-    group: Any  # pyright: ignore[reportIncompatibleMethodOverride]
+    group: Any = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __post_init__(self):
-        _set(self, self.component, self.columns, 1, 99)
+        _set(self, self.component, (self.columns,) if isinstance(self.columns, str) else self.columns, 1, 99)
+        On(self.component, self.group)
 
     def scaler(self, values: np.ndarray) -> Standard:
         """Coordinates are left as they are: the group knows their unit."""
@@ -249,7 +247,10 @@ def same_width(values: np.ndarray) -> Standard:
 
 
 def lengths(positions: np.ndarray, *, most: int = 400) -> tuple[float, float]:
-    """Half the median distance between neighbours, and a quarter of the extent."""
+    """Half the median distance between neighbours, and a quarter of the extent.
+
+    Neighbours closer than a millionth of the extent would be at one place in float32: the first is no shorter.
+    """
     distinct = np.unique(positions, axis=0)
     if len(distinct) < 2:
         return 0.1, 2.0
@@ -259,13 +260,19 @@ def lengths(positions: np.ndarray, *, most: int = 400) -> tuple[float, float]:
     for point in some:
         away = np.square(distinct - point).sum(-1)
         nearest.append(np.sqrt(away[away > 0].min()))
-    shortest = min(float(np.median(nearest)) / 2, extent / 8)
+    shortest = float(np.clip(np.median(nearest) / 2, 1e-6 * extent, extent / 8))
     return shortest, extent / 4
 
 
 def _set(role: Any, component: str, columns: Any, least: int, most: int) -> None:
+    if not isinstance(columns, tuple | list):
+        raise ValueError(f"`{type(role).__name__}` takes names of columns, got {columns!r}.")
     columns = tuple(columns)
-    if not least <= len(columns) <= most or not all(isinstance(name, str) for name in (component, *columns)):
+    if not isinstance(component, str):
+        raise ValueError(f"`component` must be a name, got {component!r}.")
+    if not least <= len(columns) <= most or not all(isinstance(name, str) for name in columns):
         raise ValueError(f"`{type(role).__name__}` takes names of {least} to {most} columns, got {columns!r}.")
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"`{type(role).__name__}` takes a column for each axis, got {columns!r}.")
     object.__setattr__(role, "component", component)
     object.__setattr__(role, "columns", columns)

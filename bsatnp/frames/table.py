@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+#: What pandas calls plain objects that all are numbers.
+_NUMBERS = ("floating", "integer", "mixed-integer-float", "decimal", "boolean")
 #: Extras by the module they bring.
 _EXTRAS = {"pandas": "pandas", "xarray": "xarray", "pyarrow": "parquet", "netCDF4": "netcdf", "hypothesis": "testing"}
 
@@ -40,7 +42,7 @@ class Table:
 
     `kinds` says of each column whether it holds a "number", a "date", a "zoned date" (with a time zone, now in UTC) or
     "text", which stands for labels of any type; `columns` are then float64, datetime64 or objects. What is missing is
-    NaN, NaT or None.
+    NaN, NaT or None. A column without any entry holds "nothing", whatever its type: NaN in float64.
     """
 
     columns: dict[str, np.ndarray]
@@ -64,14 +66,41 @@ def table(data: Any, names: Sequence[str], *, whole: Sequence[str] = (), dates: 
     Raises:
         ValueError: another kind of object, a column that is not there (the nearest name is given) or cannot be read.
     """
-    kind = f"{type(data).__module__.split('.')[0]}.{type(data).__name__}"
-    if kind == "xarray.DataArray":
-        data, kind = data.to_dataset(name=names[0] if data.name is None else data.name), "xarray.Dataset"
-    if kind == "pandas.DataFrame":
-        return _of_frame(data, names, dates)
-    if kind == "xarray.Dataset":
-        return _of_dataset(data, names, whole or names, dates)
+    kinds = [f"{one.__module__.split('.')[0]}.{one.__name__}" for one in type(data).__mro__]  # GeoDataFrames are frames
+    if "pandas.DataFrame" in kinds:
+        return _blank(_of_frame(data, names, dates))
+    if "xarray.DataArray" in kinds:
+        data, kinds = _as_dataset(data, names, whole), ["xarray.Dataset"]
+    if "xarray.Dataset" in kinds:
+        return _blank(_of_dataset(data, names, whole or names, dates))
     raise ValueError(f"`data` must be a pandas DataFrame, an xarray Dataset or a DataArray, got {type(data).__name__}.")
+
+
+def _as_dataset(data: Any, names: Sequence[str], whole: Sequence[str]) -> Any:
+    """An array with its coordinates; one without a name is the only column that is not a coordinate."""
+    if data.name in data.coords:
+        return data.coords.to_dataset()
+    if data.name is None:
+        free = [name for name in whole or names if name not in data.coords]
+        if len(free) > 1:
+            raise ValueError(f"`data` must have a name where several columns are asked for, here {free}.")
+        return data.to_dataset(name=free[0]) if free else data.coords.to_dataset()
+    return data.to_dataset()
+
+
+def _blank(found: Table) -> Table:
+    """The same table; columns without any entry say so."""
+    for name, column in found.columns.items():
+        if is_missing(column).all():
+            found.columns[name], found.kinds[name] = np.full(len(column), np.nan), "nothing"
+    return found
+
+
+def is_missing(column: np.ndarray) -> np.ndarray:
+    """Where a column holds None, NaN or NaT."""
+    if column.dtype == object:
+        return np.array([one is None for one in column], bool)
+    return np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)
 
 
 def missing(name: str, known: Collection[Any]) -> ValueError:
@@ -89,10 +118,17 @@ class _Frame(AbstractLayout):
 
     def restore(self, results, attrs):
         pandas = need("pandas", "A table")
+        _check_names(results, self.frame.columns)
         frame = pandas.concat([self.frame, pandas.DataFrame(dict(results), index=self.frame.index)], axis=1)
         units = {name: of["units"] for name, of in attrs.items() if "units" in of}
         frame.attrs = {"units": units} if units else {}
         return frame
+
+
+def _check_names(results: Collection[str], taken: Collection[Any]) -> None:
+    """Raise ValueError for results that are called as a column that goes back with them."""
+    if both := [name for name in results if name in taken]:
+        raise ValueError(f"Column {both[0]!r} must have another name in `data`, which is that of a result.")
 
 
 def _of_frame(frame: Any, names: Sequence[str], dates: Collection[str]) -> Table:
@@ -115,7 +151,13 @@ def _plain(name: str, series: Any, dates: Collection[str]) -> tuple[np.ndarray, 
     pandas = need("pandas", "A table")
     types = pandas.api.types
     if isinstance(series.dtype, pandas.CategoricalDtype):
-        series = series.astype(series.cat.categories.dtype) if not series.isna().any() else series.astype(object)
+        series = series.astype(object)
+    if type(series.dtype).__name__ == "ArrowDtype":
+        series = series.astype(object)
+    if series.dtype == object and types.infer_dtype(series, skipna=True) in _NUMBERS:
+        series = series.where(~series.isna(), np.nan).astype(np.float64)
+    if series.dtype == object and types.infer_dtype(series, skipna=True) in ("datetime", "datetime64"):
+        series = _dates(name, series)
     if name in dates and (series.dtype == object or types.is_string_dtype(series.dtype)):
         series = _dates(name, series)
     if isinstance(series.dtype, pandas.DatetimeTZDtype):
@@ -134,13 +176,18 @@ def _plain(name: str, series: Any, dates: Collection[str]) -> tuple[np.ndarray, 
 def _dates(name: str, series: Any) -> Any:
     """Text as dates; other orders than year, month, day would have to be guessed."""
     pandas = need("pandas", "A table")
+    says = f"Column {name!r} must hold numbers or dates such as 2024-05-31 12:00"
+    known = series[~series.isna()]
+    if len(other := known[~known.map(lambda one: isinstance(one, str) or hasattr(one, "year"))]):
+        raise ValueError(f"{says}, got {other.iloc[0]!r} among them.")
     for options in ({}, {"utc": True}):  # the second for offsets that differ, as over a change of the clock
         try:
             return pandas.to_datetime(series, format="ISO8601", **options)
         except (ValueError, TypeError):
             continue
-    example = next(one for one in series if not pandas.isna(one))
-    raise ValueError(f"Column {name!r} must hold numbers or dates such as 2024-05-31 12:00, got {example!r}.")
+    read = pandas.to_datetime(series, format="ISO8601", utc=True, errors="coerce")
+    example = next(iter(known[read[~series.isna()].isna().to_numpy()]), known.iloc[0])
+    raise ValueError(f"{says}, got {example!r}.")
 
 
 class _Grid(AbstractLayout):
@@ -150,6 +197,7 @@ class _Grid(AbstractLayout):
 
     def restore(self, results, attrs):
         xarray = need("xarray", "A grid")
+        _check_names(results, [*self.coords, *self.dims])
         arrays = {name: (self.dims, value.reshape(self.shape), attrs.get(name, {})) for name, value in results.items()}
         return xarray.Dataset(arrays, self.coords)
 

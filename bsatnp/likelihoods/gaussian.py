@@ -38,8 +38,9 @@ class Gaussian(AbstractLikelihood):
 
     @property
     def variance(self) -> Float[Array, "*batch tgt out"]:
-        """The predictive variance."""
-        return jnp.square(wide(self.std))
+        """The predictive variance; the smallest normal number where the square of `std` is less than that."""
+        std = wide(self.std)
+        return jnp.maximum(jnp.square(std), float(jnp.finfo(std.dtype).tiny))
 
     def _standard(self, f: Array) -> tuple[jax.Array, jax.Array]:
         mean, std = wide(self.mean), wide(self.std)

@@ -42,8 +42,9 @@ class LogNormal(AbstractLikelihood):
 
     @property
     def variance(self) -> Float[Array, "*batch tgt out"]:
-        """The predictive variance."""
-        return jnp.square(self.std)
+        """The predictive variance; the smallest normal number where the square of `std` is less than that."""
+        std = self.std
+        return jnp.maximum(jnp.square(std), float(jnp.finfo(std.dtype).tiny))
 
     def log_prob(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The log density of `f`; −inf for what is not positive."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from bsatnp.datasets.scaling import MinMax, Standard
+from bsatnp.datasets.scaling import Log, MinMax, Standard
 from bsatnp.likelihoods import (
     CategoricalHead,
     Gaussian,
@@ -93,3 +93,12 @@ def test_values_that_32_bits_do_not_hold_and_other_byte_orders():
     for f in (big, big.astype(">i8"), big.astype(">f4")):
         np.testing.assert_allclose(pred.log_prob(f), scipy.stats.norm.logpdf(big, 0, 1e12), rtol=1e-5)
     assert (np.asarray(CategoricalHead(2)(jnp.zeros((2, 2))).log_prob(big)) == -np.inf).all()
+
+
+@pytest.mark.parametrize(
+    "scaler", [Standard(np.zeros(1), np.full(1, 1e-21)), Log(Standard(np.full(1, -60.0), np.full(1, 1.0)))]
+)
+def test_c12_the_variance_is_positive_in_units_whose_square_is_none(scaler):
+    """Such as joules of a molecule: the standard deviation is right, and its square is not zero."""
+    found = Scaled(GaussianHead(), scaler).inverse(GaussianHead()(jnp.array([[0.0, -200.0]])))
+    assert (np.asarray(found.std) > 0).all() and (np.asarray(found.variance) > 0).all()

@@ -247,3 +247,17 @@ def test_b1_gradients_are_finite_where_everything_coincides(entry, name):
     close(actual, oracle(*four, formula=case.scores, **inputs), times=10)
     for leaf in jax.tree.leaves((actual.q_index, actual.k_index)):
         np.testing.assert_array_equal(leaf, 0.0)
+
+
+@pytest.mark.parametrize("argument", [0, 2])
+def test_a17_second_derivatives_without_a_score(argument):
+    """Of plain attention, which has no bias and no index sets to differentiate."""
+    four = draw(39, 2, 3, heads=1, dim=2, value=1)[:3]
+
+    def loss(attention):
+        def of(x):
+            return jnp.sum(jnp.sin(attention(*four[:argument], x, *four[argument + 1 :])))
+
+        return jax.jit(twice_reverse(of))(four[argument])
+
+    close(loss(lambda *a: ENTRIES["scan"](*a, tile=(1, 2))), loss(ENTRIES["dense"]), times=5)

@@ -32,6 +32,7 @@ def test_d9_memory_maps_and_zarr(kernel, points, tmp_path):
         ({"mean": np.zeros((20, 1), int)}, r"`out\['mean'\]` must have a floating type, got int64, which would round"),
         ({"std": np.zeros((20, 1), bool)}, r"`out\['std'\]` must have a floating type, got bool"),
         ({"mean": [[0.0]] * 20}, r"`out\['mean'\]` must have shape \(20, 1\), got list"),
+        ({"mean": np.broadcast_to(0.0, (20, 1))}, r"`out\['mean'\]` must be writable, got a read-only array"),
         ({"mean": np.zeros(20)}, r"`out\['mean'\]` must have shape \(20, 1\), got \(20,\)"),
     ],
 )
