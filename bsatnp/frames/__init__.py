@@ -6,7 +6,7 @@
 
 `Columns` says what the columns mean, and with that which symmetries the model has; `fit` scales, draws tasks from the
 data set, trains and keeps the best; `Fitted.predict` gives means, standard deviations and quantiles in the caller's
-index, coordinates, order and units. Needs `pip install bsatnp[pandas]`, or `bsatnp[xarray]` for grids.
+index, coordinates, order and units. Needs `pip install "bsatnp[pandas]"`, or `"bsatnp[xarray]"` for grids.
 """
 
 from bsatnp.frames.columns import Columns as Columns

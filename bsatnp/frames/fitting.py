@@ -1,6 +1,7 @@
 """From a data set to a trained model in one call."""
 
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bsatnp._types import Key
+from bsatnp._types import Key, real, whole
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.default import FEW, default_model, default_splits
 from bsatnp.frames.drawing import AbstractSplits, Forecasts, Rows, Stream, generator
@@ -17,16 +18,19 @@ from bsatnp.frames.fitted import Fitted, positions, scores
 from bsatnp.frames.report import Report
 from bsatnp.frames.roles import lengths
 from bsatnp.frames.simulated import Simulated
-from bsatnp.frames.table import table
+from bsatnp.frames.table import is_missing, table
 from bsatnp.likelihoods import AbstractHead, GaussianHead
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
 from bsatnp.tasks import Points, Task
-from bsatnp.train import EpochStream
+from bsatnp.train import EpochStream, optimizer
 from bsatnp.train import fit as train
 
 #: Validations of a run, and how many of them in a row may bring nothing before it stops.
 _VALIDATIONS, _PATIENCE = 25, 13
+
+#: One object for each number of steps: another fit of the same shapes, as in cross-validation, is not compiled again.
+_optimizer = functools.lru_cache(maxsize=32)(optimizer)
 
 
 def fit(
@@ -70,24 +74,34 @@ def fit(
         ValueError: columns that are missing or do not hold what they should, too few rows, numbers out of range.
         FloatingPointError: the training diverged.
     """
-    if not 0 < held_out < 1:
-        raise ValueError(f"`held_out` must lie strictly between 0 and 1, got {held_out}.")
-    if simulate is not None and not 0 <= simulate <= 1:
-        raise ValueError(f"`simulate` must lie between 0 and 1, got {simulate}.")
-    if minutes is not None and not minutes > 0:
-        raise ValueError(f"`minutes` must be positive, got {minutes}.")
-    for name, value in {"steps": steps, "batch": batch}.items():
-        if value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    real("held_out", held_out, 0, 1)
+    if simulate is not None:
+        real("simulate", simulate, 0, 1, ends=True)
+    if minutes is not None:
+        real("minutes", minutes)
+    steps, batch = whole("steps", steps), whole("batch", batch)
+    if not isinstance(splits, AbstractSplits | None):
+        raise ValueError(f"`splits` must be Random, Windows, Forecasts or None, got {type(splits).__name__}.")
     if not isinstance(columns, Columns):
         raise ValueError(f"`columns` must be Columns, got {type(columns).__name__}.")
+    if not isinstance(key, jax.Array):
+        raise ValueError(f"`key` must be a key such as jax.random.key(0), got {key!r}.")
     hold_key, check_key, model_key, train_key = jax.random.split(key, 4)
 
     meaning, index, f, report = _read(data, columns)
+    given = default_splits(columns, index) if splits is None else splits
+    if isinstance(given, Forecasts) and columns.forward is None:
+        raise ValueError("`time` must be `Forward` for tasks that are forecasts.")
+    if len(f) < 3:
+        raise ValueError(f"`data` must have at least 3 rows with coordinates and a value, got {len(f)}.")
     first = Encoding.fit(meaning, index, f)  # of all rows, to choose what is held out; nothing of it is kept
     rows = _rows(first, index, f)
-    given = default_splits(columns, index) if splits is None else splits
     held = _scaled(given, first).hold_out(rows, held_out, generator(hold_key))
+    if held.sum() < 1 or (~held).sum() < 2:
+        raise ValueError(
+            f"`splits` and `held_out` must leave 2 rows to train on and hold out 1, got {(~held).sum()} and "
+            f"{held.sum()}."
+        )
     encoding = Encoding.fit(meaning, {name: values[~held] for name, values in index.items()}, f[~held])
     rows = _rows(encoding, index, f)
     chosen = _scaled(given, encoding)
@@ -111,6 +125,7 @@ def fit(
         stream,
         steps=steps,
         key=train_key,
+        optimizer=_optimizer(steps),
         validation=validation,
         validate_every=every,
         log_every=every,
@@ -119,7 +134,7 @@ def fit(
     )
     scored = [row for row in run.history if "validation_nll" in row]
     best = min(scored, key=lambda row: row["validation_nll"])
-    whole = dataclasses.replace(
+    told = dataclasses.replace(
         report,
         held_out=int(held.sum()),
         steps=run.steps,
@@ -129,7 +144,7 @@ def fit(
         history=run.history,
     )
     context = rows.points.take(np.flatnonzero(np.asarray(rows.points.usable)))
-    return Fitted(run.best, encoding, chosen, context, whole)
+    return Fitted(run.best, encoding, chosen, context, told)
 
 
 def _read(data: Any, columns: Columns) -> tuple[Meaning, dict[str, np.ndarray], np.ndarray, Report]:
@@ -146,7 +161,7 @@ def _read(data: Any, columns: Columns) -> tuple[Meaning, dict[str, np.ndarray], 
     placed = np.logical_and.reduce([~np.isnan(values).any(-1) for values in index.values()])
     some, every = ~np.isnan(f).all(-1), ~np.isnan(f).any(-1)
     used = placed & some
-    holes = {name: sum(_holes(one.columns[name]) for one in tables) for name in columns.coordinates}
+    holes = {name: int(sum(is_missing(one.columns[name]).sum() for one in tables)) for name in columns.coordinates}
     absent = zip(columns.values, (np.isnan(f) & placed[:, None]).sum(0).tolist(), strict=True)
     report = Report(
         rows=len(f),
@@ -156,12 +171,6 @@ def _read(data: Any, columns: Columns) -> tuple[Meaning, dict[str, np.ndarray], 
         partial=int((used & ~every).sum()),
     )
     return meaning, {name: values[used] for name, values in index.items()}, f[used], report
-
-
-def _holes(column: np.ndarray) -> int:
-    if column.dtype == object:
-        return sum(one is None for one in column)
-    return int((np.isnat(column) if column.dtype.kind == "M" else np.isnan(column)).sum())
 
 
 def _rows(encoding: Encoding, index: dict[str, np.ndarray], f: np.ndarray) -> Rows:

@@ -1,6 +1,6 @@
 """Pictures of predictions and of what a model has learnt, one call each.
 
-They need matplotlib: `pip install bsatnp[plot]`. Every function takes `ax` (a new figure is made when it is None) and
+They need matplotlib: `pip install "bsatnp[plot]"`. Every function takes `ax` (a new figure is made when it is None) and
 returns the Axes it drew on, several of them as a list, so that titles, limits and files stay yours:
 `plot.band(tgt, pred).figure.savefig("band.png")`. Colours can be told apart by colour-blind readers.
 """

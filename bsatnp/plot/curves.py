@@ -161,4 +161,7 @@ def _fit_height(ax: Any, f: np.ndarray) -> None:
     values = np.concatenate([f, *lines, *ends])
     low, high = np.nanmin(values), np.nanmax(values)
     margin = 0.05 * (high - low or 1.0)
-    ax.set_ylim(low - margin, high + margin)
+    ends = [low - margin, high + margin]
+    if any(other is not ax and other.lines for other in ax.get_shared_y_axes().get_siblings(ax)):
+        ends += ax.get_ylim()  # what was drawn beside it stays in sight
+    ax.set_ylim(min(ends), max(ends))

@@ -40,7 +40,7 @@ def field(
     Args:
         tgt: the places, unbatched.
         values: `(tgt, out)`.
-        ctx: places of observations, drawn as dots: in their colours where they have values.
+        ctx: places of observations, drawn as dots: in their colours where they have values, else black.
         component: which component holds the places, of width 2; not needed where there is only one.
         out: which output.
         degrees: whether places are (longitude, latitude) in degrees.
@@ -71,10 +71,11 @@ def field(
         drawn = ax.scatter(s[:, 0], s[:, 1], c=colour, s=_dot_size(len(s)), linewidths=0, **scale)
     else:
         drawn = ax.pcolormesh(*cells, shading="nearest", rasterized=True, **scale)
-    if dots is not None:
-        style = {"c": "none"} if known is None else {"c": known, **scale}
+    if dots is not None and known is None:
+        ax.scatter(*dots.T, s=9, edgecolors="white", linewidths=0.6, c="black")
+    elif dots is not None:
         ax.scatter(*dots.T, s=18, edgecolors="white", linewidths=1.6, c="none")
-        ax.scatter(*dots.T, s=18, edgecolors="black", linewidths=0.7, **style)
+        ax.scatter(*dots.T, s=18, edgecolors="black", linewidths=0.7, c=known, **scale)
     ax.figure.colorbar(drawn, ax=ax, label=labelled(label, unit), shrink=0.85)
     names = (
         ("longitude (°)", "latitude (°)") if degrees else (f"{name}, first coordinate", f"{name}, second coordinate")
@@ -84,6 +85,8 @@ def field(
     if not hasattr(ax, "projection"):
         middle = np.deg2rad(s[:, 1].mean()) if degrees else 0.0
         ax.set_aspect(1 / max(np.cos(middle), 0.1))
+        if ax.get_xscale() == "linear":
+            ax.locator_params(axis="x", nbins=4)  # metres have six digits
     return ax
 
 

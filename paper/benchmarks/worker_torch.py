@@ -40,7 +40,7 @@ def prepare(row):
     flexible = row["peer"].startswith("flex")
     if row["kind"] == "gradient" and flexible:
         raise RuntimeError("FlexAttention has no gradient on a CPU.")
-    attend = torch.compile(flex) if flexible else matrix
+    attend = torch.compile(flex, dynamic=False) if flexible else matrix
     if row["kind"] == "forward":
 
         def call():

@@ -1,6 +1,7 @@
 """Bands and forecasts hold the numbers they are given, in order, with their labels."""
 
 import matplotlib.dates as mdates
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -65,6 +66,16 @@ def test_a_forecast_on_real_data(air, drawn):
     assert drawn(axis) > 50
     wide = plot.forecast(tgt, pred, ctx=ctx, component="t", at={"s": place}, past=np.timedelta64(40, "h"))
     assert np.ptp(wide.get_xlim()) > 1.6
+
+
+def test_forecasts_on_axes_that_share_their_height_are_all_in_sight():
+    figure, axes = plt.subplots(1, 2, sharey=True)
+    for axis, level in zip(axes, (0.0, 50.0), strict=True):
+        ctx = Points({"t": X - 4}, X + level)
+        plot.forecast({"t": X}, Gaussian(PRED.mean + level, PRED.std), ctx=ctx, ax=axis)
+    low, high = axes[0].get_ylim()
+    assert low < -1.96 * 4 and 50 + 9 + 1.96 < high < 70
+    plt.close(figure)
 
 
 def test_what_does_not_fit_is_refused(air):

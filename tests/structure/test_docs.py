@@ -36,10 +36,10 @@ def blocks(page, language="python"):
     return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
-def run(page):
+def run(page, language="python"):
     """The blocks of a page one after another in one namespace, with two steps of training instead of many."""
     scope: dict = {"__name__": page}
-    for number, code in enumerate(blocks(page)):
+    for number, code in enumerate(blocks(page, language)):
         program = compile(re.sub(r"\bsteps=\d+", "steps=2", code), f"{page}, block {number + 1}", "exec")
         if not re.match(r"# \w+\.py ", code):  # a program of its own, for several machines
             exec(program, scope)
@@ -102,6 +102,11 @@ def test_the_blocks_of_a_page_run(page, train, folder, monkeypatch, capsys):
     assert "nan" not in said.lower().split()
     if page == "groups.md":
         assert "invariant" in said
+    if page == "tutorial.md":  # with the same table, and what is compiled already
+        (folder / "map.png").unlink()
+        run("../README.md", "py")
+        plt.close("all")
+        assert (folder / "map.png").stat().st_size > 10_000
 
 
 def test_a_block_that_fails_is_noticed(tmp_path, monkeypatch):
