@@ -13,6 +13,7 @@ from bsatnp.likelihoods import AbstractLikelihood
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
 from bsatnp.tasks import Points
+from bsatnp.tasks.targets import check_kinds, index_of
 
 #: What distance is measured in: names of components, or a function of the index set that gives `(point, dim)`.
 Places = str | Sequence[str] | Callable[[Mapping[str, Any]], Any]
@@ -52,15 +53,15 @@ def predict_nearest(
     Raises:
         ValueError: what `predict` refuses; `k` or `tile` below 1; components in `by` that are missing or no numbers.
     """
-    whole("k", k)
-    rows, near = _neighbourhoods(ctx, tgt, by, tile)
-    if not len(rows):
+    n = check_kinds(ctx, tgt)
+    rows, local = _tiled(model, ctx, tgt, k, by, tile)
+    if not rows:
         return predict(model, ctx, tgt)
     together: Any = None
     for row in tqdm(rows, disable=not progress, unit="tile"):
-        part = predict(model, ctx.take(near(row, k)), _taken(tgt, row), chunk=tile)
+        part = local(row)
         if together is None:
-            together = jax.tree.map(lambda leaf: np.empty((_length(tgt), *leaf.shape[1:]), leaf.dtype), part)
+            together = jax.tree.map(lambda leaf: np.empty((n, *leaf.shape[1:]), leaf.dtype), part)
         for into, leaf in zip(jax.tree.leaves(together), jax.tree.leaves(part), strict=True):
             into[row] = leaf
     return together
@@ -99,13 +100,12 @@ def nearest_error(
         ValueError: as `predict_nearest`; no targets.
     """
     whole("tiles", tiles)
-    whole("k", k)
-    rows, near = _neighbourhoods(ctx, tgt, by, tile)
-    if not len(rows):
+    if not check_kinds(ctx, tgt):
         raise ValueError("`tgt` must have at least one point.")
+    rows, local = _tiled(model, ctx, tgt, k, by, tile)
     chosen = [rows[i] for i in np.asarray(jax.random.permutation(key, len(rows)))[:tiles]]
     exact = predict(model, ctx, _taken(tgt, np.concatenate(chosen)))
-    parts = [predict(model, ctx.take(near(row, k)), _taken(tgt, row), chunk=tile) for row in chosen]
+    parts = [local(row) for row in chosen]
     found: dict[str, float] = {}
     for name in ("mean", "std"):
         there = np.concatenate([np.asarray(getattr(part, name), np.float64) for part in parts])
@@ -114,23 +114,25 @@ def nearest_error(
     return found | {"targets": sum(map(len, chosen))}
 
 
-def _neighbourhoods(
-    ctx: Points, tgt: Points | Index, by: Places, tile: int
-) -> tuple[list[np.ndarray], Callable[[np.ndarray, int], np.ndarray]]:
-    """Rows of the targets of every tile, and what finds the rows of the context that are nearest to a tile."""
+def _tiled(
+    model: AbstractModel, ctx: Points, tgt: Points | Index, k: int, by: Places, tile: int
+) -> tuple[list[np.ndarray], Callable[[np.ndarray], AbstractLikelihood]]:
+    """Rows of the targets of every tile, and what predicts those of a tile from the context nearest to them."""
+    whole("k", k)
     whole("tile", tile)
     usable = np.flatnonzero(np.asarray(ctx.usable))
     there = _places("ctx", ctx.index, by)[usable]
-    here = _places("tgt", tgt.index if isinstance(tgt, Points) else tgt, by)
-    tree = KDTree(there) if len(usable) else None
+    here = _places("tgt", index_of(tgt), by)
+    tree = KDTree(there) if k < len(usable) else None
 
-    def near(row: np.ndarray, k: int) -> np.ndarray:
-        if tree is None or k >= len(usable):
-            return usable
-        middle = (here[row].min(0) + here[row].max(0)) / 2
-        return usable[np.sort(np.atleast_1d(tree.query(middle, k)[1]))]
+    def local(row: np.ndarray) -> AbstractLikelihood:
+        near = usable
+        if tree is not None:
+            middle = (here[row].min(0) + here[row].max(0)) / 2
+            near = usable[np.sort(np.atleast_1d(tree.query(middle, k)[1]))]
+        return predict(model, ctx.take(near), _taken(tgt, row), chunk=tile)
 
-    return list(_tiles(here, np.arange(len(here)), tile)), near
+    return list(_tiles(here, np.arange(len(here)), tile)), local
 
 
 def _tiles(places: np.ndarray, rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
@@ -158,10 +160,6 @@ def _places(name: str, index: Mapping[str, Any], by: Places) -> np.ndarray:
     if found.ndim != 2 or found.dtype.kind not in "iufb":
         raise ValueError(f"`by` must give numbers (point, dim), got {found.dtype} of shape {found.shape}.")
     return found.astype(np.float64)
-
-
-def _length(tgt: Points | Index) -> int:
-    return len(next(iter((tgt.index if isinstance(tgt, Points) else tgt).values())))
 
 
 def _taken(tgt: Points | Index, row: np.ndarray) -> Points | Index:

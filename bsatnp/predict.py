@@ -15,6 +15,7 @@ from bsatnp._types import Index, whole
 from bsatnp.likelihoods import AbstractLikelihood
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Points, Task
+from bsatnp.tasks.targets import check_kinds, index_of
 
 _CHUNK, _SMALLEST = 8192, 16
 
@@ -81,18 +82,12 @@ def predict(
         ValueError: points that the model does not take or that do not fit; an `out` of a wrong name or shape; a `mesh`
             with other axes, or with "ctx" for a model that keeps nothing which grows with the context.
     """
-    if not isinstance(ctx, Points):
-        raise ValueError(f"`ctx` must be Points, got {type(ctx).__name__}.")
-    if ctx.mask.ndim != 1:
-        raise ValueError(f"`ctx` must be one task with axes (point,), got a mask of shape {ctx.mask.shape}.")
-    if isinstance(tgt, Points) and tgt.mask.ndim != 1:
-        raise ValueError(f"`tgt` must be one task with axes (point,), got a mask of shape {tgt.mask.shape}.")
-    n = _length(tgt)
+    n = check_kinds(ctx, tgt)
     if mesh is not None:
         mesh = devices.checked(mesh, ("tgt", "ctx"))
     size = min(_CHUNK if chunk is None else whole("chunk", chunk), _round_up(n))
     size += -size % devices.size(mesh, "tgt")
-    values = [*ctx.index.values(), *_index(tgt).values()]
+    values = [*ctx.index.values(), *index_of(tgt).values()]
     movable = tuple(model.shift_invariant)
     precise = not all(isinstance(value, jax.Array) for value in values)  # device arrays are taken as they are
     ctx = jax.tree.map(np.asarray, ctx)
@@ -183,26 +178,9 @@ def _round_up(n: int) -> int:
     return next(size for size in powers if size >= n)
 
 
-def _index(points: Points | Index) -> Mapping[str, Any]:
-    return points.index if isinstance(points, Points) else points
-
-
-def _length(tgt: Points | Index) -> int:
-    if isinstance(tgt, Points):
-        return len(tgt)
-    if not isinstance(tgt, Mapping):
-        raise ValueError(f"`tgt` must be Points or a mapping of component names to arrays, got {type(tgt).__name__}.")
-    lengths: dict[str, Any] = {
-        name: len(value) if getattr(value, "shape", hasattr(value, "__len__")) else None for name, value in tgt.items()
-    }
-    if len(set(lengths.values())) != 1 or None in lengths.values():
-        raise ValueError(f"The components of `tgt` must have one number of points, got {lengths}.")
-    return next(iter(lengths.values()))
-
-
 def _chunks(tgt: Points | Index, n: int, size: int) -> Iterator[Points]:
     """The targets on the host, without their values, `size` at a time; one empty chunk where there are none."""
-    components = {name: np.asarray(v) if isinstance(v, jax.Array) else v for name, v in _index(tgt).items()}
+    components = {name: np.asarray(v) if isinstance(v, jax.Array) else v for name, v in index_of(tgt).items()}
     mask = np.asarray(tgt.mask) if isinstance(tgt, Points) else None
     for start in range(0, max(n, 1), size):
         rows = slice(start, start + size)

@@ -77,5 +77,10 @@ def test_bad_arguments_are_named():
     }.values():
         with pytest.raises(ValueError, match=words):
             predict_nearest(MODEL, CTX, TGT, **({"k": 3, "by": "s"} | changed))
+    uneven = TGT | {"t": np.zeros((99, 1))}
+    with pytest.raises(ValueError, match="one number of points"):
+        predict_nearest(MODEL, CTX, uneven, k=3, by="s")
+    with pytest.raises(ValueError, match="one number of points"):
+        nearest_error(MODEL, CTX, uneven, k=3, by="s", key=jax.random.key(0))
     with pytest.raises(ValueError, match="at least one point"):
         nearest_error(MODEL, CTX, {"s": np.zeros((0, 2))}, k=3, by="s", key=jax.random.key(0))
