@@ -2,7 +2,8 @@
 
 The forward pass keeps a running maximum, sum and weighted value for a tile of queries while it walks over tiles of
 keys. The backward pass knows the output and the log-sum-exp, recomputes each tile's weights from them, and adds up
-gradients of everything the scores depend on. Neither ever holds the matrix of all pairs.
+gradients of everything the scores depend on. Neither ever holds the matrix of all pairs. Tiles behind the last key
+that the mask shows are left out.
 """
 
 import math
@@ -161,8 +162,8 @@ def _forward(operands: Operands, mask, tile):
         operands = _by_column(operands)
         head, n_q = operands.q.shape[-3:-1]
         n_k, value = operands.v.shape[-2:]
-        q_tile, k_tile = tiles.choose(n_q, n_k, operands.held * math.prod(sizes), tile)
-        wide = widened(operands.q.dtype)
+        q_tile, k_tile = tiles.choose(n_q, n_k, operands.held * math.prod(sizes), tile, masked=mask is not None)
+        until, wide = tiles.used(mask), widened(operands.q.dtype)
 
         def queries(i, carry):
             q_start, _ = tiles.starts(i, q_tile, n_q)
@@ -187,7 +188,7 @@ def _forward(operands: Operands, mask, tile):
 
             rows = (*sizes, head, q_tile)
             empty = jnp.full(rows, -jnp.inf, wide), jnp.zeros(rows, wide), jnp.zeros((*rows, value), wide)
-            top, total, mixed = tiles.loop(n_k, k_tile, keys, empty)
+            top, total, mixed = tiles.loop(n_k, k_tile, keys, empty, until)
             total = jnp.where(total > 0, total, 1)
             out = mixed / total[..., None]
             lse = jnp.stack([top, jnp.log(total)], -1)
@@ -196,7 +197,7 @@ def _forward(operands: Operands, mask, tile):
         empty = jnp.zeros((*sizes, head, n_q, value), wide), jnp.zeros((*sizes, head, n_q, 2), wide)
         return tiles.loop(n_q, q_tile, queries, empty)
 
-    return tiles.over_batches(algorithm, leaves, tiles.together(*_sizes(operands), tile))
+    return tiles.over_batches(algorithm, leaves, tiles.together(*_sizes(operands), tile, masked=mask is not None))
 
 
 def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
@@ -213,7 +214,8 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
         sizes = tuple(level.size for level in levels)
         head, n_q = operands.q.shape[-3:-1]
         n_k = operands.k.shape[-2]
-        q_tile, k_tile = tiles.choose(n_q, n_k, operands.held * math.prod(sizes), tile)
+        q_tile, k_tile = tiles.choose(n_q, n_k, operands.held * math.prod(sizes), tile, masked=mask is not None)
+        until = tiles.used(mask)
         blank = _blank(operands, wanted, levels, leaves, structure)
         operands = _by_column(operands)
 
@@ -244,12 +246,12 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
                 )
 
             empty = jax.tree.map(lambda x: jnp.zeros((*x.shape[:-2], q_tile, x.shape[-1]), x.dtype), by_query)
-            mine_grad, *rest = tiles.loop(n_k, k_tile, keys, (empty, by_key, by_place, by_score))
+            mine_grad, *rest = tiles.loop(n_k, k_tile, keys, (empty, by_key, by_place, by_score), until)
             return tiles.put(by_query, mine_grad, q_start, add=True), *rest
 
         return tiles.loop(n_q, q_tile, queries, blank)
 
-    together = tiles.together(*_sizes(operands), tile)
+    together = tiles.together(*_sizes(operands), tile, masked=mask is not None)
     (grad_q, grad_q_index), columns, grad_k_index, grad_score = tiles.over_batches(algorithm, leaves, together)
     grad_k, grad_v = (None if x is None else jnp.swapaxes(x, -1, -2) for x in columns)
     parts = grad_q, grad_k, grad_v, grad_score, grad_q_index, grad_k_index

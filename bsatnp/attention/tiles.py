@@ -12,6 +12,9 @@ from jaxtyping import Array
 #: Scores held at once, by backend: heads × batch × queries × keys of a tile. Measured on CPU; elsewhere a guess.
 BUDGET = {"cpu": 2**20, "gpu": 2**24, "tpu": 2**22}
 
+#: Keys of a tile, and pairs of one task and head, that make products fast; longer tiles are no faster.
+KEYS, PAIRS = 512, 2**17
+
 
 class Level(NamedTuple):
     """One batch axis: its size and, leaf by leaf, 0 where the leaf has it and None where it does not."""
@@ -24,7 +27,7 @@ def _budget() -> int:
     return BUDGET.get(jax.default_backend(), BUDGET["cpu"])
 
 
-def together(n_q: int, n_k: int, held: int, tile: tuple[int, int] | None) -> int:
+def together(n_q: int, n_k: int, held: int, tile: tuple[int, int] | None, *, masked: bool) -> int:
     """How many tasks of a batch share a tile: as many as leave it long enough for fast products, and at least one.
 
     Args:
@@ -32,12 +35,16 @@ def together(n_q: int, n_k: int, held: int, tile: tuple[int, int] | None) -> int
         n_k: number of keys.
         held: numbers held for each pair of one task.
         tile: the caller's wish, or None.
+        masked: whether keys may be hidden. Half as many tasks share a tile then, for it is left out only when it is
+            hidden from all of them.
     """
-    q_tile, k_tile = (256, 512) if tile is None else tile
-    return max(1, _budget() // max(1, held * min(n_q, q_tile) * min(n_k, k_tile)))
+    keys = _keys(n_k, masked=masked)
+    q_tile, k_tile = (PAIRS // keys, keys) if tile is None else tile
+    budget = _budget() // (2 if keys < KEYS else 1)
+    return max(1, budget // max(1, held * min(n_q, q_tile) * min(n_k, k_tile)))
 
 
-def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None) -> tuple[int, int]:
+def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None, *, masked: bool) -> tuple[int, int]:
     """Tile lengths for queries and keys.
 
     Args:
@@ -45,12 +52,19 @@ def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None) -> tuple
         n_k: number of keys.
         rows: numbers held for each pair (its heads, or what its score needs), times batch.
         tile: the caller's wish, or None for the measured default.
+        masked: whether keys may be hidden.
     """
     if tile is None:
         pairs = max(_budget() // max(rows, 1), 64 * 64)
-        k_tile = min(n_k, max(512, math.isqrt(pairs)))
+        keys = _keys(n_k, masked=masked)
+        k_tile = min(n_k, keys if keys < KEYS else max(keys, math.isqrt(pairs)))
         tile = max(1, pairs // max(k_tile, 1)), k_tile
     return tuple(_even(n, t) for n, t in zip((n_q, n_k), tile, strict=True))  # pyright: ignore[reportReturnType]
+
+
+def _keys(n_k: int, *, masked: bool) -> int:
+    """Keys of a tile: fewer where they may be hidden and are not many, so that tiles of hidden keys can be left out."""
+    return min(KEYS, max(KEYS // 2, n_k // 4)) if masked and n_k >= KEYS else KEYS
 
 
 def _even(n: int, tile: int) -> int:
@@ -110,11 +124,24 @@ def put(tree: Any, update: Any, start: Array | int, *, add: bool, axis: int = -2
     return jax.tree.map(one, tree, update)
 
 
-def loop(n: int, tile: int, body: Callable[[Any, Any], Any], carry: Any) -> Any:
-    """Run `body(step, carry)` for every tile; without a loop where there is one."""
+def used(mask: Array | None) -> Array | None:
+    """How many keys there are up to the last one that the mask `(…, q or 1, k)` shows to any query; None for all."""
+    if mask is None:
+        return None
+    shown = mask.any(tuple(range(mask.ndim - 1)))
+    return jnp.max(jnp.where(shown, jnp.arange(1, shown.size + 1), 0))
+
+
+def loop(n: int, tile: int, body: Callable[[Any, Any], Any], carry: Any, until: Array | None = None) -> Any:
+    """Run `body(step, carry)` for every tile that begins before `until` (None: the end); a single one without a loop.
+
+    With `until` the number of steps is known only when it runs, and no derivative goes through the loop.
+    """
     count = math.ceil(n / tile)
     if count == 1:
         return body(0, carry)
+    if until is not None:
+        return lax.fori_loop(0, -(-until // tile), body, carry)
     return lax.scan(lambda c, i: (body(i, c), None), carry, jnp.arange(count))[0]
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from bias_cases import CASES, points
 from dense_oracle import ENTRIES, Score, answer, close, draw, oracle, own
 
-from bsatnp.attention import scan_attention
+from bsatnp.attention import dense_attention, scan_attention
 from bsatnp.layers import AdditiveScore
 
 N_Q, N_K, TILE = 5, 7, (2, 3)
@@ -211,3 +212,47 @@ def test_numpy_integers_in_the_index(entry):
 @pytest.mark.parametrize("shape", [(0, 2, 5, 4), (3, 0, 5, 4)])
 def test_no_tasks_or_no_heads(shape):
     assert jax.vmap(scan_attention)(*(jnp.zeros(shape),) * 3).shape == shape
+
+
+class Counted(eqx.Module):
+    """A score that appends to a list on the host each time a tile is computed."""
+
+    calls: list = eqx.field(static=True)
+
+    def __call__(self, dots, q_index, k_index):
+        jax.debug.callback(lambda: self.calls.append(1))
+        return dots
+
+
+@pytest.mark.parametrize(("shown", "tiles"), [(0, 0), (1, 1), (256, 1), (257, 2), (1000, 4)])
+def test_tiles_behind_the_last_key_are_not_computed(shown, tiles):
+    q, k, v, _ = draw(17, 8, 1024)
+    score = Counted([])
+    mask = jnp.arange(1024) < shown
+
+    def loss(q):
+        return jnp.sum(scan_attention(q, k, v, score=score, mask=mask, tile=(8, 256)))
+
+    jax.block_until_ready(jax.jit(loss)(q))
+    jax.effects_barrier()
+    assert len(score.calls) == tiles
+    jax.block_until_ready(jax.jit(jax.grad(loss))(q))
+    jax.effects_barrier()
+    assert len(score.calls) == 3 * tiles, "the gradient computes each tile once more in either direction"
+
+
+@pytest.mark.parametrize("n_k", [512, 1100])
+def test_a_batch_of_contexts_that_fill_few_tiles_and_all(n_k):
+    four = jax.tree.map(lambda *x: jnp.stack(x), *(draw(seed, 6, n_k) for seed in range(4)))
+    mask = jnp.asarray(np.arange(n_k) < np.array([[0], [3], [n_k // 2], [n_k]]))
+
+    def results(attention):
+        def loss(q, k, v, slope):
+            out = jax.vmap(lambda q, k, v, mask: attention(q, k, v, mask=mask))(q, k, v, mask)
+            return jnp.sum(out * slope), out
+
+        return jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))(*four)
+
+    rtol = 1e-10 if four[0].dtype == jnp.float64 else 1e-5
+    for a, b in zip(*(jax.tree.leaves(results(f)) for f in (scan_attention, dense_attention)), strict=True):
+        np.testing.assert_allclose(a, b, rtol, atol=rtol)
