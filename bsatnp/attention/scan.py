@@ -317,7 +317,7 @@ def _by_column(operands: Operands) -> Operands:
 
 
 def _columns(x):
-    return tiles.Columns.of(x) if x.shape[-1] else x
+    return jax.lax.optimization_barrier(tiles.Columns.of(x)) if x.shape[-1] else x
 
 
 def _query_rows(operands: Operands, mask, start, size):
