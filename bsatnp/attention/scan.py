@@ -197,7 +197,7 @@ def _forward(operands: Operands, mask, tile):
         empty = jnp.zeros((*sizes, head, n_q, value), wide), jnp.zeros((*sizes, head, n_q, 2), wide)
         return tiles.loop(n_q, q_tile, queries, empty)
 
-    return tiles.over_batches(algorithm, leaves, tiles.together(*_sizes(operands), tile, masked=mask is not None))
+    return tiles.over_batches(algorithm, leaves, tiles.together(*_sizes(operands), tile))
 
 
 def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
@@ -251,7 +251,7 @@ def _backward(operands: Operands, cotangents, results, mask, perturbed, tile):
 
         return tiles.loop(n_q, q_tile, queries, blank)
 
-    together = tiles.together(*_sizes(operands), tile, masked=mask is not None)
+    together = tiles.together(*_sizes(operands), tile)
     (grad_q, grad_q_index), columns, grad_k_index, grad_score = tiles.over_batches(algorithm, leaves, together)
     grad_k, grad_v = (None if x is None else jnp.swapaxes(x, -1, -2) for x in columns)
     parts = grad_q, grad_k, grad_v, grad_score, grad_q_index, grad_k_index

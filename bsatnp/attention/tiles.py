@@ -12,8 +12,9 @@ from jaxtyping import Array
 #: Scores held at once, by backend: heads × batch × queries × keys of a tile. Measured on CPU; elsewhere a guess.
 BUDGET = {"cpu": 2**20, "gpu": 2**24, "tpu": 2**22}
 
-#: Keys of a tile, and pairs of one task and head, that make products fast; longer tiles are no faster.
-KEYS, PAIRS = 512, 2**17
+#: Keys of a tile, and pairs of one task and head. Two tasks with half as many pairs make for slower products: a CPU
+#: spreads a long product over its cores, and works through short ones on a single core.
+KEYS, PAIRS = 512, 2**18
 
 
 class Level(NamedTuple):
@@ -27,21 +28,17 @@ def _budget() -> int:
     return BUDGET.get(jax.default_backend(), BUDGET["cpu"])
 
 
-def together(n_q: int, n_k: int, held: int, tile: tuple[int, int] | None, *, masked: bool) -> int:
-    """How many tasks of a batch share a tile: as many as leave it long enough for fast products, and at least one.
+def together(n_q: int, n_k: int, held: int, tile: tuple[int, int] | None) -> int:
+    """How many tasks of a batch share a tile: as many as leave each its pairs, and at least one.
 
     Args:
         n_q: number of queries.
         n_k: number of keys.
         held: numbers held for each pair of one task.
         tile: the caller's wish, or None.
-        masked: whether keys may be hidden. Half as many tasks share a tile then, for it is left out only when it is
-            hidden from all of them.
     """
-    keys = _keys(n_k, masked=masked)
-    q_tile, k_tile = (PAIRS // keys, keys) if tile is None else tile
-    budget = _budget() // (2 if keys < KEYS else 1)
-    return max(1, budget // max(1, held * min(n_q, q_tile) * min(n_k, k_tile)))
+    pairs = min(n_q * n_k, PAIRS) if tile is None else min(n_q, tile[0]) * min(n_k, tile[1])
+    return max(1, _budget() // max(1, held * pairs))
 
 
 def choose(n_q: int, n_k: int, rows: int, tile: tuple[int, int] | None, *, masked: bool) -> tuple[int, int]:
