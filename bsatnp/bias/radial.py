@@ -162,6 +162,7 @@ def radial_sum(
 def _(primals, tangents):
     weight, rate, x = primals
     by_weight, by_rate, by_x = (None if isinstance(t, SymbolicZero) else t for t in tangents)
+    flat = x.reshape(-1)
 
     @partial(jax.checkpoint, prevent_cse=False)  # pyright: ignore[reportPrivateImportUsage]
     def add(tangent, basis):
@@ -171,7 +172,8 @@ def _(primals, tangents):
             factor = factor + _like_head(by_weight, x)
         if by_rate is not None:
             # an outer product, so that the sum over pairs in its transpose is a product of a matrix and a vector
-            factor = factor + jnp.tensordot(-weight * by_rate, x, 0, precision=jax.lax.Precision.HIGHEST)
+            outer = jnp.tensordot(-weight * by_rate, flat, 0, precision=jax.lax.Precision.HIGHEST)
+            factor = factor + outer.reshape(-1, *x.shape)
         if by_x is not None:
             factor = factor - _like_head(weight * rate, x) * by_x[None]
         return tangent + factor * decay(_like_head(rate, x) * x[None]), None

@@ -76,7 +76,9 @@ def model(row):
     points = {}
     for side, n in (("ctx", row["keys"]), ("tgt", row["queries"])):
         place, f = rng.uniform(-2, 2, (row["batch"], n, 2)), rng.standard_normal((row["batch"], n, 1))
-        points[side] = jax.tree.map(jnp.asarray, Points({"s": place.astype(np.float32)}, f=f.astype(np.float32)))
+        mask = np.arange(n) < np.array(row["counts"])[:, None] if side == "ctx" else None
+        drawn = Points({"s": place.astype(np.float32)}, f=f.astype(np.float32), mask=mask)
+        points[side] = jax.tree.map(jnp.asarray, drawn)
     task = Task(**points)
     if row["kind"] == "inference":
         infer = eqx.filter_jit(lambda net, task: jax.vmap(net)(task.ctx, task.tgt).mean)

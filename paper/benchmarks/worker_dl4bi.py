@@ -60,7 +60,7 @@ def model(row):
     for side, n in (("ctx", row["keys"]), ("test", row["queries"])):
         given[f"s_{side}"] = jnp.asarray(rng.uniform(-2, 2, (row["batch"], n, 2)), jnp.float32)
     given["f_ctx"] = jnp.asarray(rng.standard_normal((row["batch"], row["keys"], 1)), jnp.float32)
-    given["mask_ctx"] = jnp.ones((row["batch"], row["keys"]), bool)
+    given["mask_ctx"] = jnp.asarray(np.arange(row["keys"]) < np.array(row["counts"])[:, None])
     truth = jnp.asarray(rng.standard_normal((row["batch"], row["queries"], 1)), jnp.float32)
     weights = net.init(jax.random.key(0), **given)
     count = sum(leaf.size for leaf in jax.tree.leaves(weights))
