@@ -64,6 +64,13 @@ def test_lite_domain_has_the_papers_density_on_a_quarter_of_the_area(name, prese
     assert presets[name, "lite"].steps == 3_000 and lite.batch == 8
 
 
+def test_an_hour_has_the_tests_of_the_lite_budget_and_tasks_of_its_density(presets):
+    hour, lite = experiment("gp").presets["hour"](None), presets["gp", "lite"]
+    assert (hour.tests, hour.validation, hour.published) == (lite.tests, lite.validation, lite.published)
+    assert (hour.train.domain, hour.train.n_ctx) == (lite.train.domain, lite.train.n_ctx)
+    assert hour.steps * hour.train.batch > lite.steps * lite.train.batch
+
+
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_lite_batches_are_alike_in_every_domain(name, presets):
     preset = presets[name, "lite"]
