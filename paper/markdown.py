@@ -27,4 +27,5 @@ def duration(seconds: float) -> str:
 
 def hardware(found: Mapping[str, Any]) -> str:
     """The accelerator, or the cores and the processor where there is none."""
-    return found["device"] if found["platform"] != "cpu" else f"{found['cores']} cores of {found['cpu']}"
+    cores = "1 core" if found["cores"] == 1 else f"{found['cores']} cores"
+    return found["device"] if found["platform"] != "cpu" else f"{cores} of {found['cpu']}"

@@ -10,6 +10,7 @@ from bsatnp.groups import factors
 from bsatnp.pretrained import Card
 from paper.evaluation import digest
 from paper.experiments import experiment as find
+from paper.markdown import hardware
 from paper.runner import Job
 
 _PLANE = "The process varies over lengths of 0.1 to 0.6, its variance is 1; values of the context carry noise of 0.1."
@@ -65,7 +66,7 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
             "tasks per step": int(example.mask.shape[0]),
             "parameters": result["parameters"],
             "seconds": round(result["train_seconds"]),
-            "on": f"{result['hardware']['cores']} cores of {result['hardware']['cpu']}",
+            "on": hardware(result["hardware"]),
         },
         scores=scores,
         source={"command": f"`{command}`", "commit": result["commits"][-1]},

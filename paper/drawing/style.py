@@ -18,9 +18,11 @@ STATES = ("#C9DCEB", "#D55E00", "#123A5E")
 def axes(rows: int, columns: int, *, size: float = 2.3) -> tuple[Any, Any]:
     """A figure of square panels and its axes, `(rows, columns)`."""
     import matplotlib.pyplot as plt
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    layout = ConstrainedLayoutEngine(wspace=0.06)  # the numbers of neighbouring axes stay apart
     figure, found = plt.subplots(
-        rows, columns, figsize=(size * columns + 0.6, size * rows + 1.0), layout="constrained", squeeze=False
+        rows, columns, figsize=(size * columns + 0.6, size * rows + 1.0), layout=layout, squeeze=False
     )
     return figure, found
 
