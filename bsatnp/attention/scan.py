@@ -317,6 +317,7 @@ def _by_column(operands: Operands) -> Operands:
 
 
 def _columns(x):
+    # without the barrier the columns of a task in one tile are read pair by pair, row after row, and not vectorised
     return jax.lax.optimization_barrier(tiles.Columns.of(x)) if x.shape[-1] else x
 
 

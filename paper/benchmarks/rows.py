@@ -22,9 +22,9 @@ SHORT = Work("B=8 q=1024 k=320", 8, 1024, 320)
 LONG = Work("L=4096", 1, 4096, 4096)
 #: Compiled only: its temporary memory.
 MEMORY = Work("L=8192", 1, 8192, 8192, ("memory",))
-#: The paper's 2-D GP batch: 8 tasks, contexts of 128 to 511 points padded to 512, 1,024 targets, 6 blocks, 475,770
-#: parameters.
+#: Evenly over the numbers of context points that the paper draws from.
 COUNTS = (128, 183, 238, 292, 347, 402, 456, 511)
+#: The paper's 2-D GP batch: 8 tasks, contexts padded to 512, 1,024 targets, 6 blocks, 475,770 parameters.
 BATCH = Work("2-D GP batch", 8, 1024, 512, ("inference", "training step"), COUNTS)
 
 WORKS = (SHORT, LONG, MEMORY, BATCH)
