@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from bsatnp.simulate import GPTasks
 from paper import published
 from paper.experiments import MODULES, experiment
 
@@ -67,8 +68,10 @@ def test_lite_domain_has_the_papers_density_on_a_quarter_of_the_area(name, prese
 def test_an_hour_has_the_tests_of_the_lite_budget_and_tasks_of_its_density(presets):
     hour, lite = experiment("gp").presets["hour"](None), presets["gp", "lite"]
     assert (hour.tests, hour.validation, hour.published) == (lite.tests, lite.validation, lite.published)
-    assert (hour.train.domain, hour.train.n_ctx) == (lite.train.domain, lite.train.n_ctx)
-    assert hour.steps * hour.train.batch > lite.steps * lite.train.batch
+    brief, tasks = hour.train, lite.train
+    assert isinstance(brief, GPTasks) and isinstance(tasks, GPTasks)
+    assert (brief.domain, brief.n_ctx) == (tasks.domain, tasks.n_ctx)
+    assert hour.steps * brief.batch > lite.steps * tasks.batch
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
