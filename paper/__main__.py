@@ -128,6 +128,7 @@ def _scaling(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from paper import benchmarks, contents
+    from paper.benchmarks import scale
     from paper.drawing import curves
     from paper.report import complexity, load, render
     from paper.runner import RESULTS
@@ -138,7 +139,7 @@ def _report(options: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     text = render(results) + complexity(folder)
     made = [*curves.convergence(results, out / "figures"), *curves.ratios(benches, out / "figures")]
-    (out / "REPORT.md").write_text("\n".join([text.rstrip("\n"), *benchmarks.tables(benches)]) + "\n")
+    (out / "REPORT.md").write_text("\n".join([text.rstrip("\n"), *benchmarks.tables(benches), *scale.table()]) + "\n")
     made.append(out / "REPORT.md")
     if (readme := out / "README.md").exists():
         readme.write_text(contents.rewrite(readme.read_text(), results, out))

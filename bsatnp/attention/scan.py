@@ -277,9 +277,9 @@ def _tile_gradient(operands: Operands, mask, fresh, slope, delta, lse, wanted: O
     weights = _where(_seen(mask, fresh), weights, 0)
     gains = product("hqd,hkd->hqk", slope, operands.v.astype(wide))
     by_dots, grads = pull(weights * (gains - delta[..., None]))
-    by_dots = by_dots * operands.scale
-    grad_q = product("hqk,hkd->hqd", by_dots, operands.k.astype(wide)) if wanted.q else None
-    grad_k = product("hqk,hqd->hdk", by_dots, operands.q.astype(wide)) if wanted.k else None
+    # scaled where they are few
+    grad_q = operands.scale * product("hqk,hkd->hqd", by_dots, operands.k.astype(wide)) if wanted.q else None
+    grad_k = operands.scale * product("hqk,hqd->hdk", by_dots, operands.q.astype(wide)) if wanted.k else None
     grad_v = product("hqk,hqd->hdk", weights, slope)
     grads = jax.tree.map(lambda g: g.astype(widened(g.dtype)), grads)
     return (grad_q, grads.q_index), (grad_k, grad_v), grads.k_index, grads.score
@@ -352,7 +352,8 @@ def _below(top, scores):
     Where one multiplication and this difference become one rounded operation, the highest score can seem to lie above
     itself, by more than an exponential bears when scores are as large as 1e12.
     """
-    return jnp.maximum(top - scores, 0)
+    below = top - scores
+    return jnp.where(below < 0, 0, below)  # not `maximum`, which takes three operations for the sake of NaN
 
 
 def _where(seen, pairs, otherwise):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
-from bsatnp._exponential import decay
+from bsatnp._exponential import LOG2E, power_of_two
 from bsatnp._types import whole
 from bsatnp.bias.interface import AbstractBias, basis_start
 from bsatnp.groups.protocol import safe_sqrt, wide
@@ -152,9 +152,9 @@ def radial_sum(
     weight: Float[Array, "head basis"], rate: Float[Array, "head basis"], x: Float[Array, "*pairs"]
 ) -> Float[Array, "head *pairs"]:
     """Σ weight exp(−rate x), summed over bases; rates and x are not negative."""
-    total = 0.0
+    total, power = 0.0, -LOG2E * rate
     for m in range(weight.shape[1]):
-        total = total + _like_head(weight[:, m], x) * decay(_like_head(rate[:, m], x) * x[None])
+        total = total + _like_head(weight[:, m], x) * power_of_two(_like_head(power[:, m], x) * x[None])
     return jnp.asarray(total)
 
 
@@ -176,7 +176,7 @@ def _(primals, tangents):
             factor = factor + outer.reshape(-1, *x.shape)
         if by_x is not None:
             factor = factor - _like_head(weight * rate, x) * by_x[None]
-        return tangent + factor * decay(_like_head(rate, x) * x[None]), None
+        return tangent + factor * power_of_two(_like_head(-LOG2E * rate, x) * x[None]), None
 
     # a loop, so that the compiler keeps the cotangent of the scores instead of computing it again for every basis
     bases = jax.tree.map(jnp.transpose, (weight, rate, by_weight, by_rate))

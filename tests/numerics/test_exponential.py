@@ -1,11 +1,11 @@
-"""exp(−x) as attention and the radial biases take it, against NumPy in float64."""
+"""exp(−x) and powers of two as attention and the radial biases take them, against NumPy in float64."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bsatnp._exponential import decay
+from bsatnp._exponential import LOG2E, decay, power_of_two
 
 
 @pytest.mark.parametrize("kind", [jnp.float32, jnp.bfloat16])
@@ -15,12 +15,19 @@ def test_it_is_the_exponential(kind):
     allowed = 3e-7 if kind == jnp.float32 else 1e-2
     for function in (decay, jax.jit(decay)):
         assert np.abs(np.asarray(function(x), np.float64) - expected).max() < allowed
+    power = -LOG2E * x
+    expected = 2.0 ** np.asarray(power, np.float64)
+    for function in (power_of_two, jax.jit(power_of_two)):
+        assert np.abs(np.asarray(function(power), np.float64) - expected).max() < allowed
 
 
 def test_infinity_and_nan():
     got = jax.jit(decay)(jnp.asarray([jnp.inf, jnp.nan], jnp.float32))
     assert 0 <= got[0] < 1e-37
     assert jnp.isnan(got[1])
+    got = jax.jit(power_of_two)(jnp.asarray([-jnp.inf, jnp.nan, 0.0], jnp.float32))
+    assert 0 <= got[0] < 1e-37 and jnp.isnan(got[1])
+    np.testing.assert_allclose(got[2], 1, atol=1e-7)
 
 
 def test_all_derivatives_are_its_own():
@@ -28,3 +35,7 @@ def test_all_derivatives_are_its_own():
     first, second = jax.vmap(jax.grad(decay)), jax.vmap(jax.hessian(decay))
     np.testing.assert_allclose(first(x), -np.exp(-np.asarray(x)), atol=1e-6)
     np.testing.assert_allclose(second(x), np.exp(-np.asarray(x)), atol=1e-6)
+    first, second = jax.vmap(jax.grad(power_of_two)), jax.vmap(jax.hessian(power_of_two))
+    expected = np.exp2(-np.asarray(x, np.float64))
+    np.testing.assert_allclose(first(-x), np.log(2) * expected, atol=1e-6)
+    np.testing.assert_allclose(second(-x), np.log(2) ** 2 * expected, atol=1e-6)
