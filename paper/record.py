@@ -43,7 +43,7 @@ def record(
     Args:
         experiment: whose.
         model: name of the model or method.
-        preset_name: "full" or "lite".
+        preset_name: its name, such as "full".
         seed: of weights and training tasks.
         preset: its tasks and numbers.
         parts: what computed, from one start to the next stop, as `made` gives it.

@@ -2,8 +2,8 @@
 
 The forward pass keeps a running maximum, sum and weighted value for a tile of queries while it walks over tiles of
 keys. The backward pass knows the output and the log-sum-exp, recomputes each tile's weights from them, and adds up
-gradients of everything the scores depend on. Neither ever holds the matrix of all pairs. Tiles behind the last key
-that the mask shows are left out.
+gradients of everything the scores depend on. Neither ever holds the matrix of all pairs. Where there are several tiles
+of keys, those behind the last key that the mask shows are left out.
 """
 
 import math
@@ -58,8 +58,9 @@ def scan_attention(
             included, has no effect. A query without any key gets zero, and gives zero gradients.
         scale: factor of the dot products; 1/√dim when None.
         tile: numbers of queries and of keys in a tile; chosen for the machine and the batch when None.
-        axis: name of a mapped axis (`jax.shard_map`, `jax.vmap`) whose devices hold different keys and the same
-            queries. What each of them finds is merged by its log-sum-exp, and all get attention to all keys.
+        axis: name of a mapped axis (`jax.shard_map` with `check_vma=False`, `jax.vmap`) whose devices hold different
+            keys and the same queries. What each of them finds is merged by its log-sum-exp, and all get attention to
+            all keys.
 
     Raises:
         ValueError: shapes that do not fit, or a `score` that closes over a traced array.
@@ -277,7 +278,7 @@ def _tile_gradient(operands: Operands, mask, fresh, slope, delta, lse, wanted: O
     weights = _where(_seen(mask, fresh), weights, 0)
     gains = product("hqd,hkd->hqk", slope, operands.v.astype(wide))
     by_dots, grads = pull(weights * (gains - delta[..., None]))
-    # scaled where they are few
+    # scaled behind the product, where there are fewer numbers than pairs
     grad_q = operands.scale * product("hqk,hkd->hqd", by_dots, operands.k.astype(wide)) if wanted.q else None
     grad_k = operands.scale * product("hqk,hqd->hdk", by_dots, operands.q.astype(wide)) if wanted.k else None
     grad_v = product("hqk,hqd->hdk", weights, slope)

@@ -12,8 +12,8 @@ from jaxtyping import Array
 #: Scores held at once, by backend: heads × batch × queries × keys of a tile. Measured on CPU; elsewhere a guess.
 BUDGET = {"cpu": 2**20, "gpu": 2**24, "tpu": 2**22}
 
-#: Keys of a tile, and pairs of one task and head. Two tasks with half as many pairs make for slower products: a CPU
-#: spreads a long product over its cores, and works through short ones on a single core.
+#: Keys of a tile, and pairs of one task and head; measured on CPU as well. Two tasks with half as many pairs make for
+#: slower products: a CPU spreads a long product over its cores, and works through short ones on a single core.
 KEYS, PAIRS = 512, 2**18
 
 
@@ -29,7 +29,7 @@ def _budget() -> int:
 
 
 def together(n_q: int, n_k: int, held: int, tile: tuple[int, int] | None) -> int:
-    """How many tasks of a batch share a tile: as many as leave each its pairs, and at least one.
+    """How many tasks of a batch share a tile: as many as the budget holds with up to `PAIRS` pairs each; at least one.
 
     Args:
         n_q: number of queries.
@@ -132,7 +132,7 @@ def used(mask: Array | None) -> Array | None:
 def loop(n: int, tile: int, body: Callable[[Any, Any], Any], carry: Any, until: Array | None = None) -> Any:
     """Run `body(step, carry)` for every tile that begins before `until` (None: the end); a single one without a loop.
 
-    With `until` the number of steps is known only when it runs, and no derivative goes through the loop.
+    With `until` the number of steps is known only when it runs, and no reverse-mode derivative goes through the loop.
     """
     count = math.ceil(n / tile)
     if count == 1:

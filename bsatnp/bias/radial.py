@@ -173,7 +173,7 @@ def _(primals, tangents):
         if by_rate is not None:
             # an outer product, so that the sum over pairs in its transpose is a product of a matrix and a vector
             outer = jnp.tensordot(-weight * by_rate, flat, 0, precision=jax.lax.Precision.HIGHEST)
-            factor = factor + outer.reshape(-1, *x.shape)
+            factor = factor + outer.reshape(len(weight), *x.shape)
         if by_x is not None:
             factor = factor - _like_head(weight * rate, x) * by_x[None]
         return tangent + factor * power_of_two(_like_head(-LOG2E * rate, x) * x[None]), None

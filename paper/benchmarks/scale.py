@@ -1,13 +1,14 @@
 """Predict at very many targets in one call: `python -m paper.benchmarks.scale --targets 262144 --ctx 26214`.
 
-Time, memory, and what the same pairs cost in the attention alone. With `--first N` only N of the targets are predicted,
-from the whole context, and the time of all is projected from the chunks of these. Writes
-`paper/benchmarks/scale/<targets>.json`, which `python -m paper report` shows. Let nothing else run meanwhile.
+Time, the process's largest memory, and what the same pairs cost in the attention alone. With `--first N` only N of the
+targets are predicted, from the whole context, and the time of all is projected from the chunks of these. Writes
+`paper/benchmarks/scale/<targets>-<ctx>.json`, which `python -m paper report` shows. Let nothing else run meanwhile.
 """
 
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bsatnp._types import whole
 from bsatnp.attention import scan_attention
 from bsatnp.bias import RBFNetwork
 from bsatnp.groups import On, Translation
@@ -25,7 +27,7 @@ from bsatnp.tasks import Points
 from paper import record
 from paper.benchmarks import FOLDER
 from paper.benchmarks.rows import BASES, DIM, HEADS
-from paper.markdown import markdown
+from paper.markdown import hardware, markdown
 from paper.models import bsa_tnp
 from paper.scaling import CHUNK, peak_mib
 
@@ -60,14 +62,16 @@ def measure(targets: int, ctx: int, first: int | None = None, *, progress: bool 
         progress: whether to show a bar.
 
     Raises:
-        ValueError: a part of the targets with too few chunks to tell what one of them takes.
+        ValueError: no targets or no context; a part of the targets with too few chunks to tell what one of them takes.
     """
+    whole("targets", targets)
+    whole("ctx", ctx)
     done = targets if first is None else min(first, targets)
     if done < targets and done < 3 * CHUNK:
         raise ValueError(f"`first` must be at least {3 * CHUNK}, three chunks, got {first}.")
     model = bsa_tnp({"s": 2}, key=jax.random.key(0))
     rng = np.random.default_rng(0)
-    half = targets**0.5 / 32  # a lattice of the paper's density
+    half = targets**0.5 / 32  # the extent of a lattice of so many of the paper's cells
     draw = lambda n: rng.uniform(-half, half, (n, 2)).astype(np.float32)  # noqa: E731
     known = Points({"s": draw(ctx)}, rng.standard_normal((ctx, 1)).astype(np.float32))
     with tempfile.TemporaryDirectory() as folder:
@@ -111,21 +115,22 @@ def table(folder: Path = SCALE) -> list[str]:
     rows = sorted((json.loads(path.read_text()) for path in folder.glob("*.json")), key=lambda row: row["targets"])
     if not rows:
         return []
-    head = ["targets", "context", "predicted", "time of all", "attention alone", "ratio", "peak memory", "commit"]
+    head = ["targets", "context", "predicted", "time of all", "attention alone", "ratio", "peak", "hardware", "commit"]
     body = [
         [
             *(f"{row[name]:,}" for name in ("targets", "ctx", "predicted")),
             *(f"{row[name]:,.0f} s" for name in ("seconds", "attention_seconds")),
             f"{row['seconds'] / row['attention_seconds']:.2f}",
             f"{row['peak_mib'] / 1024:.2f} GiB",
+            hardware(row["hardware"]),
             row["commit"][:9],
         ]
         for row in rows
     ]
-    where = f"{rows[0]['hardware']['cores']} cores of {rows[0]['hardware']['cpu']}"
     text = (
-        f"One call of `predict` into memory-mapped files, BSA-TNP with 6 blocks, on {where}. Where fewer targets were "
-        "predicted than there are, the time of all is projected from their chunks. The time includes compiling."
+        f"One call of `predict` into memory-mapped files, BSA-TNP with {DEPTH} blocks. Where fewer targets were "
+        "predicted than there are, the time of all is projected from their chunks, and the peak is that of the part. "
+        "The time includes compiling; that of the attention alone does not."
     )
     return ["", "## Predicting at scale", "", text, "", *markdown(head, body)]
 
@@ -138,9 +143,14 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--first", type=int, help="predict this many of the targets and project the rest")
     parser.add_argument("--out", type=Path, default=SCALE)
     options = parser.parse_args(words)
-    found = measure(options.targets, options.ctx or options.targets // 10, options.first) | record.made()
+    ctx = options.targets // 10 if options.ctx is None else options.ctx
+    try:
+        found = measure(options.targets, ctx, options.first) | record.made()
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{options.targets}.json"
+    path = options.out / f"{options.targets}-{ctx}.json"
     path.write_text(json.dumps(found, indent=1) + "\n")
     print("\n".join(table(options.out)))
     print(path)

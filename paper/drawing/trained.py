@@ -50,7 +50,8 @@ class Trained:
 def trained(runs: Path, name: str, models: Sequence[str]) -> list[Trained]:
     """Of each of the models of an experiment the one with the larger budget and the smallest seed, where there is one.
 
-    All have one budget: the largest that any of them has, so that they are compared fairly.
+    All have one budget: the larger of those that all models of a table have and any of them was trained under, so that
+    they are compared fairly.
     """
     experiment = find(name)
     found: dict[str, dict[str, Trained]] = {}

@@ -99,6 +99,25 @@ def test_b1_radial_gradients_where_points_coincide_or_are_far(make):
             np.testing.assert_array_equal(grads[1], 0.0)
 
 
+def test_radial_sums_and_gradients_vanish_far_away():
+    bias = CASES["rbf"].bias()
+
+    def total(bias, square):
+        return bias.of_square(square).sum()
+
+    for far in (1e6, 1e30, 1e38):
+        value, grads = jax.jit(jax.value_and_grad(total))(bias, jnp.asarray([far, far]))
+        assert value == 0 and all((leaf == 0).all() for leaf in jax.tree.leaves(eqx.filter(grads, eqx.is_array)))
+
+
+@pytest.mark.parametrize(("n_q", "n_k"), [(0, 3), (3, 0)])
+def test_gradients_of_no_pairs_are_zero(n_q, n_k):
+    bias, (p, x) = CASES["rbf"].bias(), points(54, 3, 3)
+    p, x = (jax.tree.map(lambda leaf, n=n: leaf[:n], side) for side, n in ((p, n_q), (x, n_k)))
+    grads = jax.grad(lambda bias: bias.tile(p, x).sum())(bias)
+    assert all((leaf == 0).all() for leaf in jax.tree.leaves(eqx.filter(grads, eqx.is_array)))
+
+
 def test_radial_sums_of_one_pair_of_a_row_and_of_a_tile():
     bias = CASES["rbf"].bias()
     square = jnp.asarray(np.random.default_rng(52).uniform(size=(N_Q, N_K)), float)

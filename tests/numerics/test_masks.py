@@ -11,6 +11,7 @@ from bias_cases import CASES, points
 from dense_oracle import ENTRIES, Score, answer, close, draw, oracle, own
 
 from bsatnp.attention import dense_attention, scan_attention
+from bsatnp.attention.tiles import BUDGET
 from bsatnp.layers import AdditiveScore
 
 N_Q, N_K, TILE = 5, 7, (2, 3)
@@ -236,15 +237,27 @@ def test_tiles_behind_the_last_key_are_not_computed(shown, tiles):
     jax.block_until_ready(jax.jit(loss)(q))
     jax.effects_barrier()
     assert len(score.calls) == tiles
-    jax.block_until_ready(jax.jit(jax.grad(loss))(q))
+    gradient = jax.block_until_ready(jax.jit(jax.grad(loss))(q))
     jax.effects_barrier()
     assert len(score.calls) == 3 * tiles, "the gradient computes each tile once more in either direction"
+    dense = lambda q: jnp.sum(dense_attention(q, k, v, mask=mask))  # noqa: E731
+    np.testing.assert_allclose(gradient, jax.grad(dense)(q), atol=1e-5)
 
 
-@pytest.mark.parametrize("n_k", [512, 1100])
-def test_a_batch_of_contexts_that_fill_few_tiles_and_all(n_k):
+def test_tiles_are_left_out_for_each_task_of_a_batch_taken_by_itself(monkeypatch):
+    monkeypatch.setitem(BUDGET, "cpu", 2**14)
+    q, k, v = (jnp.stack([x] * 3) for x in draw(19, 8, 1024)[:3])
+    score, mask = Counted([]), jnp.asarray(np.arange(1024) < np.array([[1], [257], [1000]]))
+    attend = jax.vmap(lambda q, k, v, mask: scan_attention(q, k, v, score=score, mask=mask))
+    jax.block_until_ready(jax.jit(attend)(q, k, v, mask))
+    jax.effects_barrier()
+    assert len(score.calls) == 1 + 2 + 4
+
+
+@pytest.mark.parametrize(("n_k", "most"), [(512, 512), (1100, 1100), (1100, 300)])
+def test_a_batch_of_contexts_that_fill_few_tiles_and_all(n_k, most):
     four = jax.tree.map(lambda *x: jnp.stack(x), *(draw(seed, 6, n_k) for seed in range(4)))
-    mask = jnp.asarray(np.arange(n_k) < np.array([[0], [3], [n_k // 2], [n_k]]))
+    mask = jnp.asarray(np.arange(n_k) < np.array([[0], [3], [most // 2], [most]]))
 
     def results(attention):
         def loss(q, k, v, slope):
