@@ -1,9 +1,9 @@
 """Measure attention and training steps against peers: `python -m paper.benchmarks`.
 
 Each peer runs in a process of its own, in an environment that is made under `runs/benchmarks` on first use. All rows
-are compiled first, then timed in turns, each by the second of two calls, as one step of a training follows another. So
-whatever else the machine does falls on all of them. Writes
-`paper/benchmarks/<device>.json` and `.md`. Let nothing else run meanwhile.
+are compiled first, then timed in turns, so that whatever else the machine does falls on all of them; of two calls in a
+row the second counts, as one step of a training follows another. Writes `paper/benchmarks/<device>.json` and `.md`. Let
+nothing else run meanwhile.
 """
 
 import argparse
