@@ -129,8 +129,8 @@ def table(folder: Path = SCALE) -> list[str]:
     ]
     text = [
         f"One call of `predict` into memory-mapped files, BSA-TNP with {DEPTH} blocks. Where fewer targets were",
-        "predicted than there are, the time of all is projected from their chunks, and the peak is that of the part. The",
-        "time includes compiling; that of the attention alone does not.",
+        "predicted than there are, the time of all is projected from their chunks, and the peak is that of the part.",
+        "The time includes compiling; that of the attention alone does not.",
     ]
     return ["", "## Predicting at scale", "", *text, "", *markdown(head, body)]
 
