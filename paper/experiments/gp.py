@@ -1,10 +1,15 @@
 """Gaussian processes in the plane: on the training domain, shifted, doubled; and on two resolutions at once."""
 
 import dataclasses
+import itertools
 from functools import partial
 from pathlib import Path
 
+import jax
+import numpy as np
+
 from bsatnp.simulate import GPTasks, posterior
+from bsatnp.tasks import Task, batch
 from paper.models import bases, bsa_tnp, conv_cnp, on_domain, others
 from paper.protocol import Experiment, Preset, full_budget, lite_budget
 
@@ -12,6 +17,38 @@ WIDTHS = {"s": 2}
 
 #: The paper's density on a quarter of its area.
 LITE = GPTasks(domain=(-1.0, 1.0), n_ctx=(32, 128), n_tgt=256, ctx_sizes=(128,))
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows(GPTasks):
+    """Tasks cut into squares, each a task of its own: its targets see the context in and around the square alone.
+
+    Every target is in one of them, so that scores are over the same targets as those of the tasks that were cut.
+
+    Args:
+        side: of the squares.
+        reach: how far beyond their edges the context goes.
+    """
+
+    side: float = 1.0
+    reach: float = 0.5
+
+    def __call__(self, step: int, *, key) -> Task:
+        """A batch of squares, those of the first task first."""
+        whole = jax.device_get(super().__call__(step, key=key))
+        low, high = (edge + self.shift for edge in self.domain)
+        starts = np.arange(low, high - 1e-6, self.side)
+        parts = []
+        for i, corner in itertools.product(range(len(whole.tgt.mask)), itertools.product(starts, repeat=self.dim)):
+            task = jax.tree.map(lambda leaf, i=i: leaf[i], whole)
+            square = np.clip((task.tgt.index["s"] - low) // self.side, 0, len(starts) - 1) * self.side + low
+            mine = np.flatnonzero(np.isclose(square, corner).all(-1))
+            near, first = task.ctx.index["s"], np.asarray(corner) - self.reach
+            seen = ((near >= first) & (near <= first + self.side + 2 * self.reach)).all(-1) & task.ctx.mask
+            if len(mine):
+                parts.append(Task(task.ctx.take(np.flatnonzero(seen)), task.tgt.take(mine)))
+        sizes = tuple(range(64, 64 * 64, 64))
+        return jax.tree.map(jax.numpy.asarray, batch(parts, ctx_sizes=sizes, tgt_sizes=sizes))
 
 
 def domains(tasks: GPTasks) -> dict[str, GPTasks]:
@@ -32,10 +69,17 @@ def lite(data: Path | None = None) -> Preset:
 
 
 def hour(data: Path | None = None) -> Preset:
-    """About an hour of one or two cores: the lite domain, 15,000 steps of 16 tasks with 64 targets, a larger peak."""
+    """About an hour of one or two cores: the lite domain, 15,000 steps of 16 tasks with 64 targets, a larger peak.
+
+    The doubled domain is tested in windows as well, as large as the domain of the training.
+    """
     brief = dataclasses.replace(LITE, batch=16, n_tgt=64)
     longer = {"steps": 15_000, "validate_every": 1_500, "peak": 3e-3, "warmup": 750}
-    return dataclasses.replace(lite(data), train=brief, **longer)
+    budget = lite(data)
+    windows = Windows(**dataclasses.asdict(LITE.scaled(2.0)))
+    tests = {**budget.tests, "scaled, in windows": windows}
+    published = {**budget.published, "scaled, in windows": "original"}
+    return dataclasses.replace(budget, train=brief, tests=tests, published=published, **longer)
 
 
 def multiscale_full(data: Path | None = None) -> Preset:

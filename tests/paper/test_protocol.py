@@ -1,5 +1,7 @@
 """Every experiment's tasks and budgets against the numbers in the paper."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from bsatnp.simulate import GPTasks
 from paper import published
 from paper.experiments import MODULES, experiment
+from paper.experiments.gp import Windows
 
 KEY = jax.random.key(0)
 SYNTHETIC = sorted(set(MODULES) - {"beijing", "era5", "era5-cnw", "era5-cwn"})
@@ -67,11 +70,29 @@ def test_lite_domain_has_the_papers_density_on_a_quarter_of_the_area(name, prese
 
 def test_an_hour_has_the_tests_of_the_lite_budget_and_tasks_of_its_density(presets):
     hour, lite = experiment("gp").presets["hour"](None), presets["gp", "lite"]
-    assert (hour.tests, hour.validation, hour.published) == (lite.tests, lite.validation, lite.published)
+    assert hour.validation == lite.validation
+    assert {name: hour.tests[name] for name in lite.tests} == lite.tests
+    assert {name: hour.published.get(name) for name in lite.published} == lite.published
     brief, tasks = hour.train, lite.train
     assert isinstance(brief, GPTasks) and isinstance(tasks, GPTasks)
     assert (brief.domain, brief.n_ctx) == (tasks.domain, tasks.n_ctx)
     assert hour.steps * brief.batch > lite.steps * tasks.batch
+
+
+def test_windows_hold_every_target_once_and_the_context_around_it():
+    tasks = GPTasks(batch=2, n_ctx=(60, 64), ctx_sizes=(64,), n_tgt=100, domain=(-1.5, 2.5), shift=3.0)
+    whole, cut = tasks(5, key=KEY), Windows(**dataclasses.asdict(tasks))(5, key=KEY)
+    assert cut.tgt.mask.shape[0] == 2 * 16
+    found = np.sort(np.asarray(cut.tgt.f)[np.asarray(cut.tgt.observed)])
+    np.testing.assert_array_equal(found, np.sort(np.asarray(whole.tgt.f).ravel()))
+    places, known = (np.asarray(side.index["s"]) for side in (cut.tgt, cut.ctx))
+    corner = np.floor(places - 1.5) + 1.5  # squares start at 1.5
+    for square, here in enumerate(np.asarray(cut.tgt.mask)):
+        mine, near = corner[square][here], known[square][np.asarray(cut.ctx.mask)[square]]
+        assert (mine == mine[0]).all()
+        assert ((near >= mine[0] - 0.5) & (near <= mine[0] + 1.5)).all()
+        every = np.asarray(whole.ctx.index["s"])[square // 16][np.asarray(whole.ctx.mask)[square // 16]]
+        assert len(near) == ((every >= mine[0] - 0.5) & (every <= mine[0] + 1.5)).all(-1).sum()
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)
