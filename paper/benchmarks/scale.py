@@ -34,9 +34,6 @@ from paper.scaling import CHUNK, peak_mib
 #: Blocks of the paper's model.
 DEPTH = 6
 
-#: Queries and keys of the attention that is timed alone.
-ALONE = 8192
-
 SCALE = FOLDER / "scale"
 
 
@@ -92,14 +89,14 @@ def measure(targets: int, ctx: int, first: int | None = None, *, progress: bool 
         chunk = statistics.median(np.diff(out["mean"].times[:-1]))
         found["seconds"] = seconds + chunk * (targets - done) / CHUNK
     pairs = HEADS * DEPTH * ctx * (ctx + targets)
-    return found | {"attention_seconds": pairs * pair_seconds(min(ALONE, ctx)), "measured_seconds": seconds}
+    return found | {"attention_seconds": pairs * pair_seconds(min(CHUNK, ctx)), "measured_seconds": seconds}
 
 
 def pair_seconds(keys: int, rounds: int = 5) -> float:
-    """What a pair and head of the attention takes by itself, with the bias."""
+    """What a pair and head of the attention takes by itself, with the bias, where a chunk of queries sees the keys."""
     rng = np.random.default_rng(1)
-    q, k, v = (rng.standard_normal((HEADS, n, DIM)).astype(np.float32) for n in (ALONE, keys, keys))
-    index = [{"s": rng.standard_normal((n, 2)).astype(np.float32)} for n in (ALONE, keys)]
+    q, k, v = (rng.standard_normal((HEADS, n, DIM)).astype(np.float32) for n in (CHUNK, keys, keys))
+    index = [{"s": rng.standard_normal((n, 2)).astype(np.float32)} for n in (CHUNK, keys)]
     score = AdditiveScore(RBFNetwork(On("s", Translation(2)), heads=HEADS, basis=BASES))
     attend = jax.jit(lambda q, k, v, p, x: scan_attention(q, k, v, score=score, q_index=p, k_index=x))
     times = []
@@ -107,7 +104,7 @@ def pair_seconds(keys: int, rounds: int = 5) -> float:
         start = time.perf_counter()
         jax.block_until_ready(attend(q, k, v, *index))
         times.append(time.perf_counter() - start)
-    return statistics.median(times[1:]) / (HEADS * ALONE * keys)
+    return statistics.median(times[1:]) / (HEADS * CHUNK * keys)
 
 
 def table(folder: Path = SCALE) -> list[str]:

@@ -39,14 +39,16 @@ class Windows(GPTasks):
         low, high = (edge + self.shift for edge in self.domain)
         starts = np.arange(low, high - 1e-6, self.side)
         parts = []
-        for i, corner in itertools.product(range(len(whole.tgt.mask)), itertools.product(starts, repeat=self.dim)):
+        for i in range(len(whole.tgt.mask)):
             task = jax.tree.map(lambda leaf, i=i: leaf[i], whole)
+            known = task.ctx.take(np.flatnonzero(task.ctx.mask))
             square = np.clip((task.tgt.index["s"] - low) // self.side, 0, len(starts) - 1) * self.side + low
-            mine = np.flatnonzero(np.isclose(square, corner).all(-1))
-            near, first = task.ctx.index["s"], np.asarray(corner) - self.reach
-            seen = ((near >= first) & (near <= first + self.side + 2 * self.reach)).all(-1) & task.ctx.mask
-            if len(mine):
-                parts.append(Task(task.ctx.take(np.flatnonzero(seen)), task.tgt.take(mine)))
+            for corner in itertools.product(starts, repeat=self.dim):
+                mine = np.flatnonzero(np.isclose(square, corner).all(-1))
+                first, last = np.subtract(corner, self.reach), np.add(corner, self.side + self.reach)
+                seen = ((known.index["s"] >= first) & (known.index["s"] <= last)).all(-1)
+                if len(mine):
+                    parts.append(Task(known.take(np.flatnonzero(seen)), task.tgt.take(mine)))
         sizes = tuple(range(64, 64 * 64, 64))
         return jax.tree.map(jax.numpy.asarray, batch(parts, ctx_sizes=sizes, tgt_sizes=sizes))
 

@@ -72,6 +72,7 @@ def test_an_hour_has_the_tests_of_the_lite_budget_and_tasks_of_its_density(prese
     hour, lite = experiment("gp").presets["hour"](None), presets["gp", "lite"]
     assert hour.validation == lite.validation
     assert {name: hour.tests[name] for name in lite.tests} == lite.tests
+    assert set(hour.tests) - set(lite.tests) == {"scaled, in windows"}
     assert {name: hour.published.get(name) for name in lite.published} == lite.published
     brief, tasks = hour.train, lite.train
     assert isinstance(brief, GPTasks) and isinstance(tasks, GPTasks)
