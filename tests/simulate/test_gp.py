@@ -51,7 +51,8 @@ def test_c11_long_lengthscales_and_duplicates_draw_in_float32(lengthscale):
     np.testing.assert_allclose(factor @ factor.T, expected, atol=2e-4)
     f = draws(kernel, jnp.asarray(s), n=500)
     assert np.isfinite(f).all()
-    assert np.abs(f[:, :256] - f[:, 256:]).max() < 0.08
+    # What is added to the diagonal is at most 2e-4, so two draws at one place differ by at most 0.02, one deviation.
+    assert np.abs(f[:, :256] - f[:, 256:]).max() < 6 * 0.02
     rows = np.arange(0, 512, 73)
     assert_covariance(f[:, rows], expected[np.ix_(rows, rows)])
 
