@@ -1,15 +1,65 @@
-"""Arrays over the devices of a mesh, on one host or many."""
+"""Compilation for a device, and arrays over the devices of a mesh, on one host or many."""
 
-from collections.abc import Collection
-from typing import TypeVar
+import functools
+from collections.abc import Callable, Collection
+from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from bsatnp._types import is_traced
+
 _Tree = TypeVar("_Tree")
+_Args = ParamSpec("_Args")
+_Out = TypeVar("_Out")
+
+
+class jit(Generic[_Args, _Out]):
+    """`eqx.filter_jit` that uses the whole vector registers of a CPU, where XLA by itself keeps to 256 bits.
+
+    With AVX-512 exponentials take little more than half the time, and attention is a quarter to a third faster; other
+    machines see no difference. Called while something else is compiled or differentiated, the function becomes part of
+    that.
+
+    Args:
+        function: what to compile.
+        donate: whose memory may be reused, as for `eqx.filter_jit`.
+    """
+
+    def __init__(self, function: Callable[_Args, _Out], *, donate: Literal["all", "all-except-first", "none"] = "none"):
+        self._function, self._donate = function, donate
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: _Args.args, **kwargs: _Args.kwargs) -> _Out:
+        """Call the compiled function."""
+        within = is_traced((args, kwargs)) or is_traced(jnp.zeros(()))
+        return (self._within if within else self._alone)(*args, **kwargs)
+
+    def lower(self, *args: _Args.args, **kwargs: _Args.kwargs) -> Any:
+        """Lower the function, as `eqx.filter_jit` does."""
+        return self._alone.lower(*args, **kwargs)
+
+    @functools.cached_property
+    def _within(self) -> Any:
+        return eqx.filter_jit(self._function, donate=self._donate)
+
+    @functools.cached_property
+    def _alone(self) -> Any:
+        return eqx.filter_jit(self._function, donate=self._donate, compiler_options=_compiler_options())
+
+
+@functools.cache
+def _compiler_options() -> dict[str, Any]:
+    options = {"xla_cpu_prefer_vector_width": 512}
+    try:
+        jax.jit(lambda x: x + 1, compiler_options=options)(0.0)
+    except jax.errors.JaxRuntimeError:  # XLA promises no name of an option
+        return {}
+    return options
 
 
 def checked(mesh: Mesh, axes: Collection[str]) -> Mesh:

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp import tasks
+from bsatnp import devices, tasks
 from bsatnp._types import Array, Index, Key, whole
 from bsatnp.likelihoods.base import wide
 from bsatnp.models.base import AbstractModel
@@ -86,7 +85,7 @@ def joint_samples(
     return np.where(np.asarray(tgt.mask)[None, :, None], np.concatenate(drawn)[:samples, :n], np.nan)
 
 
-@eqx.filter_jit
+@devices.jit
 def _draw(
     model: AbstractModel,
     ctx: Points,

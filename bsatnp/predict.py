@@ -114,14 +114,14 @@ def predict(
     return results.whole
 
 
-@eqx.filter_jit
+@devices.jit
 def _condition(model, ctx, mesh):
     if devices.size(mesh, "ctx") > 1:
         return model.condition_over(ctx, mesh, "ctx")
     return model.condition(ctx)
 
 
-@eqx.filter_jit
+@devices.jit
 def _answer(conditioned, tgt, mesh):
     if mesh is None:
         return conditioned(tgt)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import equinox as eqx
 import jax
 import numpy as np
 from jax.sharding import Mesh
@@ -102,7 +101,7 @@ def evaluate(
     return total.result()
 
 
-@eqx.filter_jit
+@devices.jit
 def batch_sums(model: AbstractModel, task: Task) -> metrics.Sums:
     """Sums of all scores over the observed targets of a prepared batch, see `bsatnp.metrics.sums`."""
     return metrics.sums(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)

@@ -4,6 +4,7 @@ import dataclasses
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -147,7 +148,7 @@ def fit(
     return Fit(now.model, best, now.history, now.step)
 
 
-@eqx.filter_jit(donate="all-except-first")
+@partial(devices.jit, donate="all-except-first")
 def _update(fixed, model, state):
     """One update; the buffers of the model and the state before it are reused."""
     batch, optimizer, loss, mesh = fixed

@@ -17,6 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bsatnp import devices
 from bsatnp._types import whole
 from bsatnp.attention import scan_attention
 from bsatnp.bias import RBFNetwork
@@ -98,7 +99,7 @@ def pair_seconds(keys: int, rounds: int = 5) -> float:
     q, k, v = (rng.standard_normal((HEADS, n, DIM)).astype(np.float32) for n in (CHUNK, keys, keys))
     index = [{"s": rng.standard_normal((n, 2)).astype(np.float32)} for n in (CHUNK, keys)]
     score = AdditiveScore(RBFNetwork(On("s", Translation(2)), heads=HEADS, basis=BASES))
-    attend = jax.jit(lambda q, k, v, p, x: scan_attention(q, k, v, score=score, q_index=p, k_index=x))
+    attend = devices.jit(lambda q, k, v, p, x: scan_attention(q, k, v, score=score, q_index=p, k_index=x))
     times = []
     for _ in range(rounds + 1):
         start = time.perf_counter()

@@ -5,12 +5,12 @@ import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import bsatnp
+from bsatnp import devices
 from bsatnp.attention import scan_attention
 from bsatnp.bias import RBFNetwork
 from bsatnp.groups import On, Translation
@@ -36,9 +36,9 @@ def prepare(row):
         return jnp.sum(attend(*parts, *places))
 
     parts = (score, q, k, v)
-    function = jax.jit(lambda parts: attend(*parts, *places)) if row["kind"] == "forward" else jax.jit(jax.grad(loss))
-    compiled = function.lower(parts).compile()
-    facts = {"temporary_mib": compiled.memory_analysis().temp_size_in_bytes / 2**20}
+    compilation = jax.jit if attend is plain else devices.jit
+    function = compilation((lambda parts: attend(*parts, *places)) if row["kind"] == "forward" else jax.grad(loss))
+    facts = {"temporary_mib": _temporary(function.lower(parts))}
     return (None if row["kind"] == "memory" else lambda: jax.block_until_ready(function(parts))), facts
 
 
@@ -81,7 +81,7 @@ def model(row):
         points[side] = jax.tree.map(jnp.asarray, drawn)
     task = Task(**points)
     if row["kind"] == "inference":
-        infer = eqx.filter_jit(lambda net, task: jax.vmap(net)(task.ctx, task.tgt).mean)
+        infer = devices.jit(lambda net, task: jax.vmap(net)(task.ctx, task.tgt).mean)
         facts = {"temporary_mib": _temporary(infer.lower(net, task))}
         return lambda: jax.block_until_ready(infer(net, task)), facts
     adam = optimizer(1000)
