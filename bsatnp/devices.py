@@ -32,11 +32,15 @@ class jit(Generic[_Args, _Out]):
 
     def __init__(self, function: Callable[_Args, _Out], *, donate: Literal["all", "all-except-first", "none"] = "none"):
         self._function, self._donate = function, donate
-        functools.update_wrapper(self, function)
+        functools.update_wrapper(self, function, updated=())
+
+    def __get__(self, instance: Any, owner: Any) -> Any:
+        """Bind a method to its instance."""
+        return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: _Args.args, **kwargs: _Args.kwargs) -> _Out:
         """Call the compiled function."""
-        within = is_traced((args, kwargs)) or is_traced(jnp.zeros(()))
+        within = is_traced((self._function, args, kwargs)) or is_traced(jnp.zeros(()))
         return (self._within if within else self._alone)(*args, **kwargs)
 
     def lower(self, *args: _Args.args, **kwargs: _Args.kwargs) -> Any:

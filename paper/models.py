@@ -40,7 +40,7 @@ def bsa_tnp(
         bias: whether space and time enter the attention as biases.
         basis: number of basis functions, 5 for space and 3 for time unless it says otherwise.
         lengths: initial length scales of the bases of space and time.
-        tail: the length of a linear bias of space besides the bases, which are all zero far away; None for no such bias.
+        tail: the length of a linear bias of space beside the bases, which are all zero far away; None for none.
         geodesic: whether distances are along great circles.
         head: the likelihood.
         key: draws the weights.

@@ -2,12 +2,14 @@
 
 Each peer runs in a process of its own, in an environment that is made under `runs/benchmarks` on first use. All rows
 are compiled first, then timed in turns, so that whatever else the machine does falls on all of them; of two calls in a
-row the second counts, as one step of a training follows another. Writes `paper/benchmarks/<device>.json` and `.md`. Let
-nothing else run meanwhile.
+row the second counts, as one step of a training follows another. All of them keep the memory that they have freed:
+whether glibc gives it back and has it cleared anew in each call is chance, and can be a third of the time. Writes
+`paper/benchmarks/<device>.json` and `.md`. Let nothing else run meanwhile.
 """
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -21,6 +23,9 @@ from paper.benchmarks.rows import PEERS, REQUIREMENTS, WORKS, rows
 
 ENVIRONMENTS = machine.ROOT / "runs" / "benchmarks"
 
+#: With these glibc gives no memory back to the system.
+KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**28)}
+
 
 class Worker:
     """A peer's process, which answers one question at a time."""
@@ -30,6 +35,7 @@ class Worker:
         self._process = subprocess.Popen(
             [str(python), str(script)],
             cwd=machine.ROOT,
+            env=os.environ | KEEP,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

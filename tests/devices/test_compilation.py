@@ -35,6 +35,25 @@ def test_it_becomes_part_of_what_is_compiled_or_differentiated_around_it():
     np.testing.assert_allclose(jax.vmap(lambda x: jitted(x)["value"])(x), 2 * x)
 
 
+def test_methods_and_models_can_be_compiled():
+    class Scale(eqx.Module):
+        factor: jax.Array
+
+        def __call__(self, x):
+            return self.factor * x
+
+        @devices.jit
+        def twice(self, x):
+            return 2 * self(x)
+
+    x = jnp.arange(3.0)
+    scale = Scale(jnp.asarray(3.0))
+    np.testing.assert_array_equal(scale.twice(x), 6 * x)
+    np.testing.assert_array_equal(devices.jit(scale)(x), 3 * x)
+    slope = eqx.filter_grad(lambda scale: devices.jit(scale)(np.ones(3)).sum())(scale)
+    assert slope.factor == 3
+
+
 def test_the_memory_of_what_is_donated_is_gone():
     x, y = jnp.ones(4), jnp.ones(4)
     assert devices.jit(lambda x, y: x + y, donate="all-except-first")(x, y)[0] == 2

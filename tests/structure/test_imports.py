@@ -18,7 +18,7 @@ ROOT = pathlib.Path(bsatnp.__file__).parent
 ALLOWED = {
     "_types": set(),
     "_exponential": set(),
-    "devices": set(),
+    "devices": {"_types"},
     "groups": {"_types"},
     "bias": {"_types", "_exponential", "groups"},
     "attention": {"_types", "_exponential"},
@@ -31,7 +31,7 @@ ALLOWED = {
     "train": {"_types", "devices", "models.base", "metrics", "tasks", "checkpoint"},
     "predict": {"_types", "devices", "models.base", "likelihoods", "tasks"},
     "nearest": {"_types", "models.base", "likelihoods", "predict", "tasks"},
-    "joint": {"_types", "models.base", "likelihoods", "tasks"},
+    "joint": {"_types", "devices", "models.base", "likelihoods", "tasks"},
     "checkpoint": {"_types"},
     "pretrained": {"checkpoint"},
     "compat": {"_types", "models", "models.base", "layers", "bias", "groups", "likelihoods"},
