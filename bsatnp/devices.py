@@ -49,11 +49,15 @@ class jit(Generic[_Args, _Out]):
 
     @functools.cached_property
     def _within(self) -> Any:
-        return eqx.filter_jit(self._function, donate=self._donate)
+        return self._compiled()
 
     @functools.cached_property
     def _alone(self) -> Any:
-        return eqx.filter_jit(self._function, donate=self._donate, compiler_options=_compiler_options())
+        return self._compiled(compiler_options=_compiler_options())
+
+    def _compiled(self, **options: Any) -> Any:
+        filter_jit: Any = eqx.filter_jit  # whose types do not know what it passes on to `jax.jit`
+        return filter_jit(self._function, donate=self._donate, **options)
 
 
 @functools.cache

@@ -1,5 +1,7 @@
 """`devices.jit` is `eqx.filter_jit`, but for the instructions that a CPU gets."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ def double(x, name="a"):
     return {"value": 2 * x, "name": name}
 
 
-jitted = devices.jit(double)
+jitted: Any = devices.jit(double)
 
 
 def test_what_is_not_an_array_passes_through():
