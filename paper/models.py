@@ -1,10 +1,10 @@
 """Named constructors of the models that the paper compares, at its sizes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from bsatnp.bias import Linear, RBFNetwork, Sum
+from bsatnp.bias import RBFNetwork, Sum
 from bsatnp.groups import SO3, On, Product, TimeShift, Translation
 from bsatnp.layers import Identity, grid_between
 from bsatnp.likelihoods import AbstractHead
@@ -25,7 +25,7 @@ def bsa_tnp(
     bias: bool = True,
     basis: Mapping[str, int] | None = None,
     lengths: Mapping[str, tuple[float, float]] | None = None,
-    tail: float | None = None,
+    also: Callable[[Any], Any] | None = None,
     geodesic: bool = False,
     head: AbstractHead | None = None,
     key: Any,
@@ -40,7 +40,7 @@ def bsa_tnp(
         bias: whether space and time enter the attention as biases.
         basis: number of basis functions, 5 for space and 3 for time unless it says otherwise.
         lengths: initial length scales of the bases of space and time.
-        tail: the length of a linear bias of space beside the bases, which are all zero far away; None for none.
+        also: gives one more bias of space, called with its group.
         geodesic: whether distances are along great circles.
         head: the likelihood.
         key: draws the weights.
@@ -49,8 +49,8 @@ def bsa_tnp(
     lengths = {"s": DEGREES if geodesic else SPACE, "t": TIME, **(lengths or {})}
     groups = {"s": SO3() if geodesic else Translation(widths.get("s", 1)), "t": TimeShift()}
     terms = [RBFNetwork(On(c, groups[c]), heads=4, basis=basis[c], lengths=lengths[c]) for c in "st" if c in widths]
-    if tail is not None:
-        terms.append(Linear(On("s", groups["s"]), heads=4, length=tail))
+    if also is not None:
+        terms.append(also(On("s", groups["s"])))
     seen = [name for name in ("x", "s", "t") if name in widths and (name == "x" or name in embed)]
     return BSATNP(
         embed={name: Identity(widths[name]) for name in seen},
@@ -111,12 +111,8 @@ def on_domain(model: AbstractModel, low: float, high: float) -> AbstractModel:
 
 
 def bases(widths: Mapping[str, int], **options: Any) -> dict[str, Make]:
-    """The ablation over the number of bases of space, over where they start, and with scores that fall for ever."""
+    """The ablation over the number of bases of space, and over where they start."""
     counts: dict[str, Make] = {
         f"bsa-tnp-basis-{n}": partial(bsa_tnp, widths, basis={"s": n}, **options) for n in (1, 3, 10)
     }
-    more: dict[str, Make] = {
-        "bsa-tnp-equal-start": partial(bsa_tnp, widths, lengths={"s": EQUAL}, **options),
-        "bsa-tnp-linear": partial(bsa_tnp, widths, tail=0.1, **options),
-    }
-    return counts | more
+    return counts | {"bsa-tnp-equal-start": partial(bsa_tnp, widths, lengths={"s": EQUAL}, **options)}

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
+from bsatnp.bias import Linear, Window
 from bsatnp.simulate import GPTasks, posterior
 from bsatnp.tasks import Task, batch
 from paper.models import bases, bsa_tnp, conv_cnp, on_domain, others
@@ -111,8 +112,12 @@ def adapt(model, stream):
 
 
 def models(half_width: float):
-    """The models of the paper's table."""
-    ours = {"bsa-tnp": partial(bsa_tnp, WIDTHS)}
+    """The models of the paper's table, and ours with scores that fall for ever, or end, where those of bases are zero."""
+    ours = {
+        "bsa-tnp": partial(bsa_tnp, WIDTHS),
+        "bsa-tnp-linear": partial(bsa_tnp, WIDTHS, also=partial(Linear, heads=4, length=0.1)),
+        "bsa-tnp-window": partial(bsa_tnp, WIDTHS, also=partial(Window, width=0.75)),
+    }
     return ours | {"convcnp": partial(conv_cnp, half_width)} | others(WIDTHS) | bases(WIDTHS)
 
 
