@@ -112,7 +112,7 @@ def adapt(model, stream):
 
 
 def models(half_width: float):
-    """The models of the paper's table, and ours with scores that fall for ever, or end, where those of bases are zero."""
+    """The models of the paper's table; ours also with scores that go on to fall, or end, where those of bases are 0."""
     ours = {
         "bsa-tnp": partial(bsa_tnp, WIDTHS),
         "bsa-tnp-linear": partial(bsa_tnp, WIDTHS, also=partial(Linear, heads=4, length=0.1)),
