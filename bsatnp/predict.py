@@ -17,7 +17,7 @@ from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Points, Task
 from bsatnp.tasks.targets import check_kinds, index_of
 
-_CHUNK, _SMALLEST = 8192, 16
+_CHUNK, _SMALLEST, _STEP = 8192, 16, 2048
 
 
 @overload
@@ -173,7 +173,9 @@ def _checked(part: AbstractLikelihood, name: str, array: Any, n: int) -> np.ndar
 
 
 def _round_up(n: int) -> int:
-    """The next size of the form 2^k or 3·2^k, so that few sizes are compiled and at most a half is padding."""
+    """The next size of the form 2^k or 3·2^k, so that few are compiled; k·2048 where padding costs more."""
+    if n > 4 * _STEP:
+        return -(-n // _STEP) * _STEP
     powers = (size for k in itertools.count() for size in (_SMALLEST << k, _SMALLEST * 3 // 2 << k))
     return next(size for size in powers if size >= n)
 

@@ -113,6 +113,14 @@ def test_d5_few_compilations(kernel, points, traces):
     assert len(traces) == count, "another model of the same structure compiles nothing"
 
 
+def test_little_of_a_large_context_is_padding(kernel, points, traces):
+    before = len(traces)
+    for n in (20_000, 20_300):
+        predict(kernel, points(n), points(20, 1, values=False), chunk=32)
+    new = [size for what, size in traces[before:] if what == "condition"]
+    assert len(new) == 1 and new[0] < 1.1 * 20_000
+
+
 def test_the_last_chunk_compiles_nothing(kernel, points, traces):
     got = predict(kernel, points(5), points(1000, 1, values=False), chunk=48)
     assert [what for what in traces if what[0] == "answer"] in ([("answer", 48)], []) and len(got.mean) == 1000
