@@ -84,4 +84,6 @@ def tables(benches: Sequence[Bench]) -> list[str]:
         where = f" on {hardware(bench.made['hardware'])}" if "hardware" in bench.made else ""
         commit = f", commit {bench.made['commit'][:9]}" if "commit" in bench.made else ""
         lines += ["", f"**{bench.name}**{where}{commit}", "", *markdown(head, body)]
+    if lines and {bench.made.get("hardware", {}).get("platform") for bench in benches} == {"cpu"}:
+        lines += ["", "Nothing was measured on a GPU: none could be had."]
     return ["", "## Attention: milliseconds", *lines] if lines else []
