@@ -53,8 +53,10 @@ class ExactPosterior(eqx.Module):
         k = jnp.where(both, covariance(self.s, self.s), 0.0) + unit * jnp.where(self.usable, NOISE**2, 1.0)[:, None]
         cross = jnp.where(self.usable[None], covariance(jnp.asarray(tgt.index["s"]), self.s), 0.0)
         f = jnp.where(self.usable[:, None], self.f, 0.0)
-        variance = 1 + NOISE**2 - (cross * jnp.linalg.solve(k, cross.T).T).sum(1, keepdims=True)
-        return Gaussian(cross @ jnp.linalg.solve(k, f), jnp.sqrt(variance))
+        # one call for both: LAPACK's batched solves, run side by side, wait for ever for threads of XLA's CPU pool
+        solved = jnp.linalg.solve(k, jnp.concatenate([cross.T, f], 1))
+        variance = 1 + NOISE**2 - (cross * solved[:, : len(cross)].T).sum(1, keepdims=True)
+        return Gaussian(cross @ solved[:, len(cross) :], jnp.sqrt(variance))
 
 
 CTX = Points({"s": np.array([[5000.0], [5000.7], [9e9]])}, np.array([[1.0], [-0.5], [0.3]]), mask=np.arange(3) < 2)
