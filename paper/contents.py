@@ -108,8 +108,11 @@ def state(item: Item, results: Sequence[dict[str, Any]], folder: Path) -> str:
         return "; ".join(["made", *filter(None, origins)])
     if not item.rows:
         return f"nothing to run: {item.why}"
-    found: dict[str, list[str]] = {"run in full": [], "run lite": [], "not run": []}
+    found: dict[str, list[str]] = {"run in full": [], "run lite": [], "run for an hour": [], "not run": []}
     for experiment, domain in item.rows:
+        hour = [one["model"] for one in results if (one["experiment"], one["preset"]) == (experiment, "hour")]
+        if item.name != "Table 22":
+            found["run for an hour"] += dict.fromkeys(hour)
         for model in _models(item, experiment, domain):
             mine = [one for one in results if (one["experiment"], one["model"]) == (experiment, model)]
             full = [one for one in mine if one["preset"] == "full" and _has(one, domain)]
@@ -119,7 +122,8 @@ def state(item: Item, results: Sequence[dict[str, Any]], folder: Path) -> str:
             name = model + (f" {domain if experiment == 'sir-scaling' else experiment}" if len(item.rows) > 1 else "")
             kind = "run in full" if full else "run lite" if lite else "not run"
             seeds = sorted(one["seed"] for one in full or lite)
-            found[kind].append(name + (f" ×{len(seeds)}" if len(seeds) > 1 else ""))
+            if seeds or model not in hour:
+                found[kind].append(name + (f" ×{len(seeds)}" if len(seeds) > 1 else ""))
     texts = [f"{kind}: {', '.join(names)}" for kind, names in found.items() if names]
     if not found["run in full"] and item.why:
         texts.append(f"not in full: {item.why}")

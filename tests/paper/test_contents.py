@@ -71,6 +71,10 @@ def result(experiment, model, preset, seed=0, domains=("original",), mapping=Non
             "run in full: tnp-d ×2; not run: pt-te-tnp-32, bsa-tnp-embed, bsa-tnp-bias, bsa-tnp-embed-bias",
         ),
         (
+            [result("gneiting", "tnp-d", "hour")],
+            "run for an hour: tnp-d; not run: pt-te-tnp-32, bsa-tnp-embed, bsa-tnp-bias, bsa-tnp-embed-bias",
+        ),
+        (
             [result("gneiting", "tnp-d", "full", domains=("elsewhere",)), result("gp", "tnp-d", "full")],
             "not run: tnp-d, pt-te-tnp-32, bsa-tnp-embed, bsa-tnp-bias, bsa-tnp-embed-bias",
         ),
