@@ -100,6 +100,8 @@ def nearest_error(
         ValueError: as `predict_nearest`; no targets.
     """
     whole("tiles", tiles)
+    if isinstance(tgt, Points):
+        tgt = tgt.take(np.flatnonzero(np.asarray(tgt.mask)))
     if not check_kinds(ctx, tgt):
         raise ValueError("`tgt` must have at least one point.")
     rows, local = _tiled(model, ctx, tgt, k, by, tile)
@@ -123,6 +125,9 @@ def _tiled(
     usable = np.flatnonzero(np.asarray(ctx.usable))
     there = _places("ctx", ctx.index, by)[usable]
     here = _places("tgt", index_of(tgt), by)
+    if isinstance(tgt, Points):  # masked targets may lie anywhere
+        mask = np.asarray(tgt.mask)
+        here[~mask] = here[mask][0] if mask.any() else 0.0
     tree = KDTree(there) if k < len(usable) else None
 
     def local(row: np.ndarray) -> AbstractLikelihood:

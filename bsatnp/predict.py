@@ -88,23 +88,22 @@ def predict(
     size = min(_CHUNK if chunk is None else whole("chunk", chunk), _round_up(n))
     size += -size % devices.size(mesh, "tgt")
     values = [*ctx.index.values(), *index_of(tgt).values()]
-    movable = tuple(model.shift_invariant)
     precise = not all(isinstance(value, jax.Array) for value in values)  # device arrays are taken as they are
+    movable = tuple(model.shift_invariant) if precise else ()
     ctx = jax.tree.map(np.asarray, ctx)
     model.check(ctx)
     rows = _round_up(len(ctx))
     ctx = ctx.pad(rows + -rows % devices.size(mesh, "ctx"))
+    context, nothing, origin = None, ctx.take(slice(0, 0)), {}
     for part in _chunks(tgt, n, size):
         tasks.check_pair(ctx, part)
         model.check(part)
+        task, origin = tasks.centre(Task(ctx if context is None else nothing, part), movable, origin=origin)
+        context = task.ctx if context is None else context
 
-    results, origin, conditioned, waiting = _Results(n, out), {}, None, None
+    results, conditioned, waiting = _Results(n, out), _condition(model, context, mesh), None
     for number, part in enumerate(tqdm(_chunks(tgt, n, size), total=-(-n // size), disable=not progress, unit="chunk")):
-        task = Task(ctx if conditioned is None else ctx.take(slice(0, 0)), part.pad(size))
-        if precise:
-            task, origin = tasks.centre(task, movable, origin=origin)
-        if conditioned is None:
-            conditioned = _condition(model, task.ctx, mesh)
+        task, _ = tasks.centre(Task(nothing, part.pad(size)), movable, origin=origin)
         answer = _answer(conditioned, task.tgt, mesh)
         if waiting is not None:  # the device works on this chunk while the last one is copied
             results.put(*waiting)

@@ -49,6 +49,19 @@ def test_hidden_points_are_no_neighbours_and_places_may_be_computed():
     close(by_function, predict_nearest(MODEL, CTX.take(np.flatnonzero(mask)), TGT, k=8, by=["s"], tile=16))
 
 
+def test_masked_targets_may_lie_anywhere():
+    mask = np.arange(100) % 3 > 0
+    far = Points({"s": np.where(mask[:, None], TGT["s"], np.nan)}, mask=mask)
+    kept = np.flatnonzero(mask)
+    found = predict_nearest(MODEL, CTX, far, k=8, by="s", tile=100)
+    expected = predict_nearest(MODEL, CTX, {"s": TGT["s"][kept]}, k=8, by="s", tile=100)
+    np.testing.assert_allclose(np.asarray(found.mean)[kept], expected.mean, atol=2e-5)
+    told = nearest_error(MODEL, CTX, far, k=8, by="s", tile=100, key=jax.random.key(0))
+    assert told["targets"] == len(kept) and np.isfinite(told["mean max"])
+    nowhere = Points(TGT, mask=np.zeros(100, bool))
+    assert predict_nearest(MODEL, CTX, nowhere, k=8, by="s", tile=100).mean.shape == (100, 1)
+
+
 def test_the_error_is_that_of_the_tiles_and_falls_with_k():
     """One tile of all targets: the error is the difference of two calls."""
     near = predict_nearest(MODEL, CTX, TGT, k=4, by="s", tile=100)

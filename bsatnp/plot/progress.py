@@ -44,8 +44,8 @@ def training(
     if scored:
         x, y = (np.array([row[key] for row in scored]) for key in (against, name))
         ax.plot(x, y, "o-", color=RED, markersize=4, label=f"validation {metric.upper()}")
-        best = int(np.nanargmin(y)) if metric != "coverage" else None
-        if best is not None:
+        if metric != "coverage":
+            best = int(np.nanargmax(y) if metric == "accuracy" else np.nanargmin(y))
             ax.plot(
                 x[best], y[best], "o", color="none", markeredgecolor=RED, markersize=10, label=f"best, {y[best]:.3g}"
             )

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
 from bsatnp import devices
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, whole
 from bsatnp.models.base import AbstractModel, statistics, trainable
 from bsatnp.tasks import Task
 from bsatnp.train.evaluation import evaluate, learned_nll, prepare, shared
@@ -84,19 +85,21 @@ def fit(
             every process makes the same call with the same arguments, and the first of them writes `checkpoint`.
 
     Raises:
-        ValueError: a count below 1, a legacy key, validation batches without observed targets; see `prepare` and
-            `bsatnp.train.evaluation.shared`.
+        ValueError: a count below 1, a legacy key, no folder for `checkpoint`, validation batches without observed
+            targets; see `prepare` and `bsatnp.train.evaluation.shared`.
         CheckpointError: `checkpoint` is of another model, optimiser, key or number of steps.
         FloatingPointError: a loss, gradient or validation score that is not finite. The checkpoint stays as it was.
     """
+    steps = whole("steps", steps)
     each = max(1, steps // 10)
     validate_every = each if validate_every is None else validate_every
     checkpoint_every = validate_every if checkpoint_every is None else checkpoint_every
     batches = int(getattr(validation, "batches", 100)) if validation_batches is None else validation_batches
-    counts = {"steps": steps, "validate_every": validate_every, "validation_batches": batches}
+    counts = {"validate_every": validate_every, "validation_batches": batches}
     for name, count in (counts | {"log_every": log_every, "checkpoint_every": checkpoint_every}).items():
-        if count < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {count}.")
+        whole(name, count)
+    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
+        raise ValueError(f"`checkpoint` must be in a folder that is there, got {os.fspath(checkpoint)!r}.")
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         raise ValueError(f"`key` must be a typed key, as `jax.random.key(0)` gives, got an array of {key.dtype}.")
     optimizer = _default_optimizer(steps) if optimizer is None else optimizer

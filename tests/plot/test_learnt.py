@@ -96,6 +96,8 @@ def test_training_curves_and_the_best_validation(drawn):
     np.testing.assert_array_equal(crps.lines[0].get_data(), [[2, 6], [0.5, 0.4]])
     assert (crps.get_xlabel(), crps.get_ylabel()) == ("training time (s)", "CRPS (µg/m³)")
     assert len(plot.training(HISTORY[1:2]).lines) == 1
+    right = [row | {"validation_accuracy": row["loss"] / 2} for row in HISTORY]
+    assert plot.training(right, metric="accuracy").lines[-1].get_ydata() == [0.75]
     with pytest.raises(ValueError, match="`history` must have at least one row"):
         plot.training([])
     with pytest.raises(ValueError, match="'validation_mae'"):

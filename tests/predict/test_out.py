@@ -48,6 +48,15 @@ def test_d9_nothing_is_written_before_every_array_is_checked(kernel, points):
     assert (mean == -7.0).all()
 
 
+def test_d9_nothing_is_written_before_every_target_is_known_to_fit_into_float32(kernel, points):
+    """The first chunk would do, the second has differences of 1 near 1e9, which float32 does not hold."""
+    near, mean = points(32, values=False).index["s"], np.full((64, 1), -7.0)
+    far = 1e9 + np.arange(64.0).reshape(32, 2)
+    with pytest.raises(ValueError, match="loses differences"):
+        predict(kernel, points(3), {"s": np.concatenate([near, far])}, chunk=32, out={"mean": mean})
+    assert (mean == -7.0).all()
+
+
 class Sum:
     """An array that keeps nothing but the sum and the number of what it is given."""
 

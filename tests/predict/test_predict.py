@@ -99,6 +99,10 @@ def test_device_points_are_taken_as_they_are(kernel, points, oracle):
     np.testing.assert_allclose(got.mean, oracle(ctx, tgt.index)[0], atol=2e-5)
     mixed = predict(kernel, ctx, {"s": np.asarray(tgt.index["s"], np.float64)})
     np.testing.assert_allclose(mixed.mean, got.mean, atol=2e-5)
+    many = np.asarray(ctx.f * 1e10, np.int64)  # more than 32 bits count
+    on_host = predict(kernel, Points({"s": np.asarray(ctx.index["s"])}, many), {"s": np.asarray(tgt.index["s"])})
+    counted = predict(kernel, Points(ctx.index, many), tgt)
+    np.testing.assert_allclose(counted.mean, on_host.mean, rtol=1e-5, atol=1e5)
 
 
 def test_d5_few_compilations(kernel, points, traces):

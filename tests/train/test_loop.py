@@ -275,6 +275,8 @@ def test_host_batches_are_checked(line, host_stream):
         ({"steps": 0}, "`steps` must be at least 1, got 0"),
         ({"log_every": 0}, "`log_every` must be at least 1, got 0"),
         ({"validate_every": -1}, "`validate_every` must be at least 1, got -1"),
+        ({"steps": True}, "`steps` must be a whole number, got True"),
+        ({"checkpoint": "nowhere/run.npz"}, "`checkpoint` must be in a folder that is there, got 'nowhere/run.npz'"),
         ({"key": jax.random.PRNGKey(0)}, "`key` must be a typed key"),
     ],
 )
