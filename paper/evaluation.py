@@ -115,10 +115,12 @@ def exact_file(runs: Path, experiment: str, preset: str, domain: str) -> Path:
 
 
 def summary(found: list[dict[str, float]]) -> dict[str, float]:
-    """Scores over all batches as if they were one, and the standard error of the NLL over batches."""
+    """Scores over all batches as if they were one, the mean RMSE of a batch, and the standard error of the NLL."""
     count = sum(row["count"] for row in found)
     means = {name: sum(row[name] for row in found) / count for name in found[0] if name != "count"}
     result = {name: mean**0.5 if name == "rmse" else mean for name, mean in means.items()}
+    if "rmse" in result:
+        result["rmse_of_batches"] = float(np.mean([(row["rmse"] / row["count"]) ** 0.5 for row in found]))
     each = np.array([row["nll"] / row["count"] for row in found])
     result["nll_standard_error"] = float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else float("nan")
     return result | {"batches": len(found), "values": count}

@@ -1,5 +1,6 @@
 """What a number was obtained with: hardware, versions, commit."""
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -48,6 +49,15 @@ def commit() -> str:
     if not head:
         return "unknown"
     return head + ("+" if _git("status", "--porcelain", "--untracked-files=no", "--", "bsatnp", "paper/*.py") else "")
+
+
+def contents(folder: Path | None) -> str | None:
+    """A short name for the data in a file or folder, from the names and sizes of its files; None without one."""
+    if folder is None:
+        return None
+    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [folder]
+    listed = [f"{path.relative_to(folder)} {path.stat().st_size}" for path in files if path.exists()]
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
 
 
 def _git(*words: str) -> str:

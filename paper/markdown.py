@@ -25,6 +25,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
+def commit(name: str) -> str:
+    """The short name of a commit, with "+" where there were changes on top."""
+    return name[:9] + ("+" if name.endswith("+") else "")
+
+
 def hardware(found: Mapping[str, Any]) -> str:
     """The accelerator, or the cores and the processor where there is none."""
     cores = "1 core" if found["cores"] == 1 else f"{found['cores']} cores"

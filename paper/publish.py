@@ -21,7 +21,7 @@ UNITS = {
     "gp-multiscale": _PLANE,
     "sphere": "Longitude and latitude in degrees; the process varies over 5 to 40 of them and its variance is 1.",
     "sir": "Cells are 1/16 apart; the classes are susceptible, infected, recovered.",
-    "gneiting": "Space is [−1, 1]², time [0, 1]; values have a deviation of about 1.",
+    "gneiting": "Space is [−1, 1]², time [0, 1]; values have a mean of 6 and a deviation of about 1.",
 }
 
 

@@ -75,6 +75,7 @@ def record(
         "weights": weights,
         "hardware": parts[-1]["hardware"],
         "versions": parts[-1]["versions"],
+        "data": parts[-1].get("data"),
         "commits": list(dict.fromkeys(part["commit"] for part in parts)),
         "parts": len(parts),
         "history": [dict(row) for row in history],

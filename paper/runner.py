@@ -5,7 +5,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +76,15 @@ def run(
         minutes: stop training after this long.
         stop: called with the number of updates made; training stops when it gives True.
         progress: whether to show bars and lines.
+
+    Raises:
+        ValueError: no such experiment, model or preset; other data than when the job began.
     """
     if job.result.exists():
+        there = json.loads(job.result.read_text())
+        _same_data(job, there)
         _say(f"{job.result} is there already.", progress)
-        return json.loads(job.result.read_text())
+        return there
     experiment = find(job.experiment)
     preset = experiment.preset(job.preset, job.data)
     job.folder.mkdir(parents=True, exist_ok=True)
@@ -98,8 +103,10 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
     if job.trained.exists():
         return True
     key_model, key_fit = jax.random.split(jax.random.key(job.seed))
+    if (job.folder / "state.npz").exists():
+        _same_data(job, _parts(job)[-1])
     with (job.folder / "parts.jsonl").open("a") as file:
-        file.write(json.dumps(record.made()) + "\n")
+        file.write(json.dumps(record.made() | {"data": machine.contents(job.data)}) + "\n")
     start = time.monotonic()
 
     def enough(step, row, model):
@@ -129,6 +136,15 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
     origin |= {name: best[name] for name in ("step", "validation_nll")} | {"commit": _parts(job)[-1]["commit"]}
     checkpoint.save(job.trained, done.best, extra=origin)
     return True
+
+
+def _same_data(job: Job, earlier: Mapping[str, Any]) -> None:
+    """Refuse to go on from, or to answer with, what was obtained from other data; older records do not say."""
+    if "data" in earlier and earlier["data"] != machine.contents(job.data):
+        raise ValueError(
+            f"`data` must be as when {job.name} of '{job.experiment}' began, got other files: name other folders for "
+            "`--runs` and `--results`."
+        )
 
 
 def facts(job: Job, preset: Preset) -> dict[str, Any]:

@@ -49,11 +49,14 @@ def run(
         progress: called with (batches done, batches).
 
     Raises:
-        ValueError: no such method; an experiment whose process is not known to "gp-known".
+        ValueError: no such method; an experiment of classes or of two outputs, or one whose process is not known to
+            "gp-known".
     """
     if method not in METHODS:
         raise ValueError(f"`method` must be one of {METHODS}, got '{method}'.")
     experiment = find(name)
+    if name in ("sir", "beijing"):
+        raise ValueError(f"`experiment` must have one continuous output for a process of each task, got '{name}'.")
     chosen = experiment.preset(preset, data)
     if method == "gp-known" and experiment.exact is None:
         raise ValueError(f"`method` must be fitted where no process is known, as in '{name}', got 'gp-known'.")

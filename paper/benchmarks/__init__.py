@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paper import machine
-from paper.markdown import hardware, markdown
+from paper.markdown import commit, hardware, markdown
 
 FOLDER = machine.ROOT / "paper" / "benchmarks"
 
@@ -82,8 +82,8 @@ def tables(benches: Sequence[Bench]) -> list[str]:
                 cells = ["" if time is None else f"{time:,.3g}" for time in times]
                 body.append([work, what, *cells, *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios)])
         where = f" on {hardware(bench.made['hardware'])}" if "hardware" in bench.made else ""
-        commit = f", commit {bench.made['commit'][:9]}" if "commit" in bench.made else ""
-        lines += ["", f"**{bench.name}**{where}{commit}", "", *markdown(head, body)]
+        made = f", commit {commit(bench.made['commit'])}" if "commit" in bench.made else ""
+        lines += ["", f"**{bench.name}**{where}{made}", "", *markdown(head, body)]
     if lines and {bench.made.get("hardware", {}).get("platform") for bench in benches} == {"cpu"}:
         lines += ["", "Nothing was measured on a GPU: none could be had."]
     return ["", "## Attention: milliseconds", *lines] if lines else []

@@ -28,7 +28,7 @@ from bsatnp.tasks import Points
 from paper import record
 from paper.benchmarks import FOLDER
 from paper.benchmarks.rows import BASES, DIM, HEADS
-from paper.markdown import hardware, markdown
+from paper.markdown import commit, hardware, markdown
 from paper.models import bsa_tnp
 from paper.scaling import CHUNK, peak_mib
 
@@ -121,7 +121,7 @@ def table(folder: Path = SCALE) -> list[str]:
             f"{row['seconds'] / row['attention_seconds']:.2f}",
             f"{row['peak_mib'] / 1024:.2f} GiB",
             hardware(row["hardware"]),
-            row["commit"][:9],
+            commit(row["commit"]),
         ]
         for row in rows
     ]

@@ -95,8 +95,8 @@ def _gp(models: list[Trained], domain: str, stream: Any, path: Path) -> Path:
     style.label(axes, "s₁ (units of the domain)", "s₂ (units of the domain)")
     style.bar(figure, dots, axes[:, :3], "f (prior standard deviations)")
     style.bar(figure, shown, axes[:, 3:], "std. deviation of f")
-    figure.suptitle(f"2-D GP, {domain} domain: {models[0].origin}", fontsize=9)
-    return style.save(figure, path, models[0].origin)
+    figure.suptitle(f"2-D GP, {domain} domain\n{origins(models)}", fontsize=8)
+    return style.save(figure, path, origins(models))
 
 
 def multiscale(runs: Path, out: Path) -> list[Path]:
@@ -162,10 +162,9 @@ def sphere(runs: Path, out: Path) -> list[Path]:
     style.label(axes, "longitude (°)", "latitude (°)")
     style.bar(figure, left, axes[:, : 2 + n], "f (prior standard deviations)")
     style.bar(figure, right, axes[:, 2 + n :], "standard deviation of f")
-    figure.suptitle(
-        f"Spherical GP, turned by north, east, tilt and drawn where it was before: {models[0].origin}", fontsize=9
-    )
-    return [style.save(figure, out / "sphere.png", models[0].origin)]
+    title = "Spherical GP, turned by north, east, tilt and drawn where it was before"
+    figure.suptitle(f"{title}\n{origins(models)}", fontsize=8)
+    return [style.save(figure, out / "sphere.png", origins(models))]
 
 
 def _square(stream: Any) -> tuple[float, float, float, float]:

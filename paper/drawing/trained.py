@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bsatnp import checkpoint
+from paper.evaluation import digest
 from paper.experiments import experiment as find
+from paper.markdown import commit
 from paper.protocol import Experiment, Preset
 
 
@@ -42,9 +44,8 @@ class Trained:
         """One line that says where the picture of it comes from."""
         history = json.loads((self.file.parent / "history.json").read_text())
         parts = (self.file.parent / "parts.jsonl").read_text().splitlines()
-        commit = json.loads(parts[-1])["commit"]
-        short = commit[:9] + ("+" if commit.endswith("+") else "")
-        return f"{self.preset} budget, {history[-1]['step']:,} updates, seed {self.seed}, commit {short}"
+        made = f"commit {commit(json.loads(parts[-1])['commit'])}, weights {digest(self.file)}"
+        return f"{self.model}, {self.preset} budget, {history[-1]['step']:,} updates, seed {self.seed}, {made}"
 
 
 def trained(runs: Path, name: str, models: Sequence[str]) -> list[Trained]:
@@ -65,6 +66,11 @@ def trained(runs: Path, name: str, models: Sequence[str]) -> list[Trained]:
                 found.setdefault(preset, {})[model] = one
     best = next(iter(found.values()), {})
     return [best[model] for model in models if model in best]
+
+
+def origins(models: Sequence[Trained]) -> str:
+    """Where a picture of several models comes from, a line for each."""
+    return "\n".join(one.origin for one in models)
 
 
 class Missing(Exception):

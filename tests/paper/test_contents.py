@@ -92,6 +92,10 @@ def test_a_picture_says_what_it_was_drawn_from(tmp_path):
     assert contents.state(item, [], tmp_path) == "not made: no trained model yet"
     style.save(plt.figure(), tmp_path / "figures" / "sphere.png", "lite budget, 3 updates")
     assert contents.state(item, [], tmp_path) == "made; lite budget, 3 updates"
+    style.save(plt.figure(), tmp_path / "figures" / "sphere.png", "a, weights 12ab\nb, weights 34cd")
+    rows = [result("sphere", name, "lite") | {"weights": weights} for name, weights in (("a", "12ab"), ("b", "34cd"))]
+    assert contents.state(item, rows, tmp_path) == "made; a, weights 12ab; b, weights 34cd"
+    assert contents.state(item, rows[:1], tmp_path).endswith("are not those of a row of the report")
 
 
 def test_a_text_without_marks_is_refused():

@@ -19,7 +19,7 @@ from paper.runner import run
 FIELDS = {
     *("experiment", "title", "model", "preset", "smoke", "seed", "steps", "budget", "published", "streams"),
     *("parameters", "train_seconds", "best_step", "hardware", "versions", "commits", "parts", "history"),
-    *("tests", "exact", "test_seconds", "weights"),
+    *("tests", "exact", "test_seconds", "weights", "data"),
 }
 
 
@@ -59,6 +59,9 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     assert (origin["model"], origin["seed"], origin["step"]) == ("bsa-tnp", 3, result["best_step"])
     again = run(job, progress=False)  # from the file, without training
     assert again == result
+    other = dataclasses.replace(job, data=job.folder)
+    with pytest.raises(ValueError, match="`data` must be as when .* began"):
+        run(other, progress=False)
 
     # an evaluation that was cut goes on: the rows that are there are not made anew
     file = job.folder / "test-original.jsonl"
@@ -112,6 +115,7 @@ def test_summary_is_one_mean_over_all_values():
     found = [{"nll": 2.0, "rmse": 8.0, "count": 2}, {"nll": 6.0, "rmse": 10.0, "count": 4}]
     scores = evaluation.summary(found)
     assert scores["nll"] == 8 / 6 and scores["rmse"] == 3**0.5
+    assert scores["rmse_of_batches"] == pytest.approx((2 + 2.5**0.5) / 2)
     assert scores["nll_standard_error"] == pytest.approx(np.std([1.0, 1.5], ddof=1) / 2**0.5)
     bound = evaluation.against_exact(found, [{"nll": 0.5}, {"nll": 1.5}])
     assert bound["gap"] == pytest.approx(0.25) and bound["nll"] == 1.0
