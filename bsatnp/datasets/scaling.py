@@ -10,7 +10,8 @@ import numpy as np
 class AbstractScaler(abc.ABC):
     """Moves and stretches each column by numbers of its own.
 
-    **Shapes.** `origin` and `width` are `(dim,)`; `transform` and `inverse` take `(…, dim)`.
+    **Shapes.** `origin` and `width` are `(dim,)`; `transform` and `inverse` take `(…, dim)`. What a masked array hides
+    becomes NaN.
 
     **Units.** `origin` and `width` are in the units of the data; everything is float64 on the host.
     """
@@ -164,7 +165,7 @@ class Log(AbstractScaler):
 
 
 def _log(values: np.ndarray) -> np.ndarray:
-    values = np.asarray(values, np.float64)
+    values = _plain(values)
     if (bad := int((values <= 0).sum())) > 0:
         raise ValueError(f"`values` must be positive for a logarithm, got {bad} that are not.")
     return np.log(values)
@@ -186,7 +187,7 @@ def _pair(scaler: AbstractScaler, *names: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _rows(values: np.ndarray) -> np.ndarray:
     """Values as `(row, dim)` in float64, finite and not hidden by a masked array."""
-    whole = np.ma.asarray(values, np.float64).filled(np.nan)
+    whole = _plain(values)
     if whole.ndim != 2 or not len(whole):
         raise ValueError(f"`values` must have axes (row, dim) and at least one row, got shape {whole.shape}.")
     if not np.isfinite(whole).all():
@@ -197,7 +198,12 @@ def _rows(values: np.ndarray) -> np.ndarray:
 
 
 def _columns(values: np.ndarray, n: int) -> np.ndarray:
-    array = np.asarray(values, np.float64)
+    array = _plain(values)
     if array.ndim < 1 or array.shape[-1] != n:
         raise ValueError(f"`values` must have {n} columns, got shape {array.shape}.")
     return array
+
+
+def _plain(values: np.ndarray) -> np.ndarray:
+    """Values in float64, NaN where a masked array hides them."""
+    return np.ma.asarray(values, np.float64).filled(np.nan)

@@ -173,7 +173,7 @@ class Forecasts(AbstractSplits):
         past = np.flatnonzero((time < first) & (time > first - self.history - slack))
         future = np.flatnonzero((time >= first) & (time < first + self.horizon - slack) & allowed)
         ctx = _usable(past, np.asarray(rows.points.usable))
-        return _thin(ctx, self.n_ctx, rng), _thin(future, self.n_tgt, rng)
+        return thin(ctx, self.n_ctx, rng), thin(future, self.n_tgt, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,6 +225,11 @@ def nearest(offsets: np.ndarray, n: int) -> np.ndarray:
     return np.argpartition(away, n - 1)[:n] if n < len(away) else np.arange(len(away))
 
 
+def thin(rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """At most `most` of the row numbers, drawn at random and in order."""
+    return rows if len(rows) <= most else np.sort(rng.permutation(rows)[:most])
+
+
 def blocks(positions: np.ndarray, most: int) -> np.ndarray:
     """Numbers of boxes of at most `most` points, `(row,)`: halves along the longest side, again and again."""
     number = np.zeros(len(positions), int)
@@ -243,10 +248,6 @@ def blocks(positions: np.ndarray, most: int) -> np.ndarray:
 
 def _usable(rows: np.ndarray, usable: np.ndarray) -> np.ndarray:
     return rows[usable[rows]]
-
-
-def _thin(rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    return rows if len(rows) <= most else np.sort(rng.permutation(rows)[:most])
 
 
 def _times(rows: Rows) -> np.ndarray:

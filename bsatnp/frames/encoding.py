@@ -10,6 +10,7 @@ import numpy as np
 
 from bsatnp.datasets.scaling import AbstractScaler, Log, Standard
 from bsatnp.frames.columns import Columns
+from bsatnp.frames.roles import Phase
 from bsatnp.frames.table import Table
 from bsatnp.likelihoods import (
     AbstractHead,
@@ -62,6 +63,11 @@ class Meaning:
                 if kinds[name] == "text" or ("date" in kinds[name] and not role.dates):
                     what = "dates" if "date" in kinds[name] else f"text such as {_example(tables, name)!r}"
                     raise ValueError(f"Column {name!r} must hold numbers for {type(role).__name__}, got {what}.")
+                if isinstance(role, Phase) and role.dated and any(each.kinds[name] == "number" for each in tables):
+                    raise ValueError(
+                        f"Column {name!r} must hold dates, got numbers: for numbers use `Phase({name!r}, period)` with "
+                        "the period in their unit, such as 24 for hours."
+                    )
         for name in columns.values:
             if "date" in kinds[name]:
                 raise ValueError(f"Column {name!r} must hold numbers or text to be predicted, got dates.")

@@ -1,6 +1,7 @@
 """Tables and grids in files, by the suffix of their names."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +42,23 @@ def read(path: str | os.PathLike) -> Any:
 def write(data: Any, path: str | os.PathLike) -> None:
     """Write a DataFrame or a Dataset, each to any of the formats. The index goes along where it has a name.
 
+    The file is written beside `path` and renamed: whoever reads it finds the old one or the new one, never a part.
+
     Raises:
         ValueError: another suffix.
         OSError: the folder is not there or cannot be written.
         ImportError: what writes such files is not installed.
     """
-    kind = _kind(path)
-    if not Path(path).absolute().parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {str(Path(path).absolute().parent)!r}.")
+    kind, target = _kind(path), Path(os.path.realpath(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {str(target.parent)!r}.")
+    with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as folder:
+        whole = Path(folder, Path(path).name)
+        _write(data, whole, kind)
+        os.replace(whole, target)
+
+
+def _write(data: Any, path: Path, kind: str) -> None:
     is_frame = type(data).__module__.startswith("pandas")
     if kind in _GRIDS:
         need("xarray", "A netCDF file")

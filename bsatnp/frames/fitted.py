@@ -16,8 +16,9 @@ from bsatnp.frames.columns import Columns
 from bsatnp.frames.drawing import AbstractSplits, Forecasts
 from bsatnp.frames.encoding import Encoding, percent
 from bsatnp.frames.report import Report
+from bsatnp.frames.roles import same_width
 from bsatnp.frames.table import Table, table
-from bsatnp.likelihoods import AbstractLikelihood
+from bsatnp.likelihoods import AbstractLikelihood, Gaussian
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
 from bsatnp.tasks import Points
@@ -80,6 +81,9 @@ class Fitted(eqx.Module):
         **Shapes.** Parameters are `(row, 1)`, in the order of the rows of `data`; those of an xarray object are the
         points of its dimensions, the last one fastest.
 
+        **Units.** Parameters are in float64, but what is computed from them, such as quantiles, is in float32 unless
+        x64 is enabled: subtract an offset before `fit` from values such as 1e8 ± 1. `predict` loses nothing by it.
+
         Raises:
             ValueError: as `predict`; rows without all coordinates.
         """
@@ -100,11 +104,12 @@ class Fitted(eqx.Module):
         """
         asked = self._table(data, values=True)
         f = self.encoding.meaning.values(asked)
-        ctx = self._context(context)
+        ctx, new = self._context(context), self._known(asked)
+        held = _held(ctx, new)
         if self.columns.forward is not None:
-            ctx = joined(ctx, self._known(asked))
-        elif again := _shared(ctx, self._known(asked)):
-            raise ValueError(f"`data` must be new to be scored, got {again} rows that the context holds as well.")
+            ctx = joined(ctx, new.take(np.flatnonzero(~held)))
+        elif held.any():
+            raise ValueError(f"`data` must be new to be scored, got {held.sum()} rows that the context holds as well.")
         known, pred = self._distribution(asked, ctx)
         found = scores(self.encoding, pred, f[known])
         if unseen := [name for name in self.columns.values if name not in found]:
@@ -156,8 +161,7 @@ class Fitted(eqx.Module):
             options = {"n_ctx": splits.n_ctx, "history": splits.history, "horizon": splits.horizon}
             plan = plans.ahead(ctx.index["t"][:, 0], tgt.index["t"][:, 0], **options)
         else:
-            where = [positions(self.columns, one.index) for one in (ctx, tgt)]
-            plan = plans.everywhere(where[0], where[1], splits.n_ctx)
+            plan = plans.everywhere(*positions(self.columns, ctx.index, tgt.index), n_ctx=splits.n_ctx)
         parts = [(rows, predict(self.model, ctx.take(of), tgt.take(rows), progress=progress)) for rows, of in plan]
         if not parts:
             return known, predict(self.model, ctx.take(slice(0, 0)), tgt)
@@ -183,13 +187,18 @@ def load(path: str | os.PathLike, *, classes: Iterable[Any] = ()) -> Fitted:
     return found
 
 
-def positions(columns: Columns, index: Mapping[str, Any]) -> np.ndarray:
-    """Where points are for choosing neighbours, `(row, dim)`: scaled positions of all components with a group.
+def positions(columns: Columns, *indices: Mapping[str, Any]) -> list[np.ndarray]:
+    """Where the points of each set are for choosing neighbours, `(row, dim)`: positions of all components with a group.
 
     Covariates take their place where there is no such component.
+
+    **Units.** Each component is in units of its spread in the first set.
     """
-    parts = [role.positions(np.asarray(index[role.component])) for role in columns.roles]
-    return np.concatenate(parts or [np.asarray(index["x"])], -1)
+    roles = columns.roles
+    sets = [[role.positions(np.asarray(index[role.component])) for role in roles] for index in indices]
+    sets = sets if roles else [[np.asarray(index["x"])] for index in indices]
+    widths = [same_width(part).width if len(part) else 1.0 for part in sets[0]]
+    return [np.concatenate([part / width for part, width in zip(parts, widths, strict=True)], -1) for parts in sets]
 
 
 def joined(*points: Points) -> Points:
@@ -197,11 +206,13 @@ def joined(*points: Points) -> Points:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *points)
 
 
-def _shared(*points: Points) -> int:
-    """How many points with the same coordinates and values the second set has in common with the first."""
-    known, asked = (np.concatenate([*one.index.values(), np.asarray(one.f, np.float64)], -1).tolist() for one in points)
+def _held(ctx: Points, new: Points) -> np.ndarray:
+    """Which points of the second set the first holds with the same coordinates and values, `(row,)`."""
+    names = sorted(ctx.index)
+    parts = ([*(np.asarray(one.index[name]) for name in names), np.asarray(one.f)] for one in (ctx, new))
+    known, asked = (np.concatenate(each, -1).tolist() for each in parts)
     seen = set(map(tuple, known))
-    return sum(tuple(row) in seen for row in asked)
+    return np.array([tuple(row) in seen for row in asked], bool)
 
 
 def scores(encoding: Encoding, pred: AbstractLikelihood, f: np.ndarray) -> dict[str, dict[str, float]]:
@@ -215,6 +226,9 @@ def scores(encoding: Encoding, pred: AbstractLikelihood, f: np.ndarray) -> dict[
         seen = ~np.isnan(column)
         if not seen.any():
             continue
+        if isinstance(one, Gaussian):  # no score depends on an offset, beside which float32 would lose the errors
+            offset = column[seen].mean()
+            one, column = Gaussian(np.asarray(one.mean, np.float64) - offset, one.std), column - offset
         summary = metrics.summarise(one, np.where(seen, column, 0), seen)
         found[name] = {score: float(value) for score, value in summary.items()} | {"n": float(seen.sum())}
     return found

@@ -92,6 +92,8 @@ def fit(
     given = default_splits(columns, index) if splits is None else splits
     if isinstance(given, Forecasts) and columns.forward is None:
         raise ValueError("`time` must be `Forward` for tasks that are forecasts.")
+    if not isinstance(given, Forecasts) and columns.forward is not None:
+        raise ValueError(f"`splits` must be Forecasts where time is `Forward`, got {type(given).__name__}.")
     if len(f) < 3:
         raise ValueError(f"`data` must have at least 3 rows with coordinates and a value, got {len(f)}.")
     first = Encoding.fit(meaning, index, f)  # of all rows, to choose what is held out; nothing of it is kept
@@ -175,9 +177,9 @@ def _read(data: Any, columns: Columns) -> tuple[Meaning, dict[str, np.ndarray], 
 
 def _rows(encoding: Encoding, index: dict[str, np.ndarray], f: np.ndarray) -> Rows:
     points = encoding.points(index, f)
-    where = positions(encoding.meaning.columns, points.index)
+    (where,) = positions(encoding.meaning.columns, points.index)
     time_ = points.index["t"][:, 0] if encoding.meaning.columns.forward is not None else None
-    return Rows(points, where / np.maximum(where.std(), 1e-12), time_)
+    return Rows(points, where, time_)
 
 
 def _scaled(splits: AbstractSplits, encoding: Encoding) -> AbstractSplits:

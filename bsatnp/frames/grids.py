@@ -7,6 +7,7 @@ import numpy as np
 
 from bsatnp._types import whole
 from bsatnp.frames.columns import Columns
+from bsatnp.frames.roles import Sphere
 from bsatnp.frames.table import need, table
 
 
@@ -15,7 +16,8 @@ def grid(data: Any, columns: Columns, *, cells: int = 100) -> Any:
 
     Args:
         data: a DataFrame, whose grid is a DataFrame of its cells, or an xarray object, whose grid is a Dataset.
-        columns: what the columns mean; the grid has those of `space` alone.
+        columns: what the columns mean; the grid has those of `space` alone. Over places on both sides of the date line
+            its longitudes go on, as from 178 to 182.
         cells: number of cells along the longer side. Cells are square, in the units of the columns.
 
     Raises:
@@ -34,6 +36,8 @@ def grid(data: Any, columns: Columns, *, cells: int = 100) -> Any:
         raise ValueError(f"`data` must have finite places in {list(names)}, got an infinite one.")
     if not len(places):
         raise ValueError(f"`data` must have places in {list(names)}, got none.")
+    if isinstance(columns.space, Sphere):
+        places[:, 0] = _unbroken(places[:, 0])
     low, high = places.min(0), places.max(0)
     side = max(float((high - low).max()) / (cells - 1), 1e-12)
     axes = {
@@ -43,3 +47,15 @@ def grid(data: Any, columns: Columns, *, cells: int = 100) -> Any:
         mesh = np.meshgrid(*axes.values(), indexing="ij")
         return need("pandas", "A table").DataFrame(dict(zip(axes, map(np.ravel, mesh), strict=True)))
     return need("xarray", "A grid").Dataset(coords=axes)
+
+
+def _unbroken(lon: np.ndarray) -> np.ndarray:
+    """Longitudes that go on over the cut of the map, where this shortens their range by more than a tenth.
+
+    They then start behind the widest gap, and stay as they are where that range would leave −180 … 360 degrees.
+    """
+    turned = np.sort(lon % 360)
+    start = turned[np.diff(turned, prepend=turned[-1] - 360).argmax()]
+    moved = lon % 360 + np.where(lon % 360 < start, 360, 0)
+    moved -= 360 if moved.max() > 360 else 0
+    return moved if moved.min() >= -180 and np.ptp(moved) < 0.9 * np.ptp(lon) else lon

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bsatnp.frames.drawing import blocks, nearest
+from bsatnp.frames.drawing import blocks, nearest, thin
 
 #: Pairs of row numbers: targets, and the context that they are predicted from.
 Plan = Iterator[tuple[np.ndarray, np.ndarray]]
 
-#: A whole context is used up to so many times the largest one of training; of a larger one the nearest points.
+#: A whole context is used up to so many times the largest one of training; of a larger one so many of the nearest
+#: points, or, in forecasts, as many as would be used whole, drawn at random.
 _LONGER, _NEAREST = 4, 2
 #: Targets that share the nearest context points.
 _TARGETS = 256
@@ -42,6 +43,9 @@ def everywhere(ctx: np.ndarray, tgt: np.ndarray, n_ctx: int) -> Plan:
 def ahead(ctx: np.ndarray, tgt: np.ndarray, *, n_ctx: int, history: float, horizon: float) -> Plan:
     """Forecast from what lies before: targets go in blocks of at most `horizon`, none sees a value from its own block.
 
+    A block has the last `history` before it as context, over all places. One that is much larger than in training is
+    thinned at random, as there; which of the points stay depends on their number alone.
+
     **Shapes.** `ctx` and `tgt` are times, `(row,)`.
 
     **Units.** Scaled time throughout.
@@ -69,5 +73,6 @@ def ahead(ctx: np.ndarray, tgt: np.ndarray, *, n_ctx: int, history: float, horiz
                 "after it: give newer values as `context`, or fit with a longer `horizon`."
             )
         oldest = int(np.searchsorted(past, last - history + slack, "left"))
-        yield order[start:end], sorted_ctx[max(oldest, known - _LONGER * n_ctx) : known]
+        kept = thin(np.arange(oldest, known), _LONGER * n_ctx, np.random.default_rng(0))
+        yield order[start:end], sorted_ctx[kept]
         start = end

@@ -18,7 +18,8 @@ class Report:
         seconds: that training took.
         best_step: update with the best score on the held-out part; its parameters were kept.
         scores: on the held-out part, by value and score, in the units of the data. The best parameters were chosen by
-            this part, so that new data will score a little worse.
+            this part, so that new data will score a little worse. `n` counts the targets of all validation tasks, in
+            several of which a row may be.
         history: rows of `bsatnp.train.Fit.history`.
     """
 

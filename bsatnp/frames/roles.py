@@ -40,7 +40,7 @@ class AbstractRole(abc.ABC):
         return same_width(values)
 
     def positions(self, values: np.ndarray) -> np.ndarray:
-        """Scaled coordinates as points whose distances are those of the group, for choosing neighbours."""
+        """Scaled coordinates as points whose distances are those of the group, in any one unit."""
         return values
 
     def bias(self, values: np.ndarray, *, heads: int) -> AbstractBias:
@@ -168,14 +168,17 @@ class Phase(AbstractRole):
         column: a column of numbers, or of dates where the period is in seconds.
         period: after which the phase comes back, in the unit of the column.
         component: its name in the index set; that of the column when None.
+        dated: whether the column must hold dates.
     """
 
     period: float
+    dated: bool = False
     dates: ClassVar[bool] = True
 
-    def __init__(self, column: str, period: float, *, component: str | None = None):
+    def __init__(self, column: str, period: float, *, component: str | None = None, dated: bool = False):
         _set(self, column if component is None else component, (column,), 1, 1)
         object.__setattr__(self, "period", real("period", period))
+        object.__setattr__(self, "dated", dated)
 
     def read(self, raw: Mapping[str, np.ndarray]) -> np.ndarray:
         """The phase from 0 to the period."""
@@ -200,13 +203,13 @@ class Phase(AbstractRole):
 
 
 def HourOfDay(column: str) -> Phase:
-    """The hour of the day of a column of dates, as a phase."""
-    return Phase(column, _DAY, component="hour")
+    """The hour of the day of a column of dates, as a phase; hours that are numbers are `Phase(column, 24)`."""
+    return Phase(column, _DAY, component="hour", dated=True)
 
 
 def DayOfYear(column: str) -> Phase:
-    """The season of a column of dates, as a phase."""
-    return Phase(column, 365.2425 * _DAY, component="season")
+    """The season of a column of dates, as a phase; days that are numbers are `Phase(column, 365.2425)`."""
+    return Phase(column, 365.2425 * _DAY, component="season", dated=True)
 
 
 @dataclass(frozen=True)

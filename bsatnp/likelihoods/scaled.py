@@ -41,12 +41,12 @@ class Scaled(eqx.Module):
             raise ValueError(f"`scaler` must have the {self.head.out} outputs of {names[0]}, got {names[1]} {columns}.")
 
     def transform(self, f: Array) -> np.ndarray:
-        """Values in the units of the data, `(…, out)`, as the head takes them.
+        """Values in the units of the data, `(…, out)`, as the head takes them; NaN for what a masked array hides.
 
         Raises:
             ValueError: values outside the support of the likelihood.
         """
-        scaled = np.asarray(self.scaler.transform(np.asarray(f)))
+        scaled = np.asarray(self.scaler.transform(np.ma.asarray(f, np.float64).filled(np.nan)))
         self.head.check(scaled)
         return scaled
 

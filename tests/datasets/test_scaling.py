@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
-from bsatnp.datasets import MinMax, Standard
+from bsatnp.datasets import Log, MinMax, Standard
 
 VALUES = np.random.default_rng(0).normal(3, 5, (20, 2))
 
@@ -28,6 +28,15 @@ def test_c4_a_column_that_is_constant_rounding_aside_keeps_its_unit(make, consta
         scaled = scaler.transform(np.array([[constant[0] + 2.0, 1.0]]))
     np.testing.assert_allclose(scaled[0, 0], 2.0)
     assert scaler.width[0] == 1 and scaler.width[1] != 1
+
+
+@pytest.mark.parametrize("make", [MinMax.fit, Standard.fit, Log.fit])
+def test_what_a_masked_array_hides_is_nan(make):
+    scaler = make(np.array([[1.0], [9.0]]))
+    hidden = np.ma.array([[3], [-9999]], mask=[[False], [True]])
+    for there in (scaler.transform(hidden), scaler.inverse(hidden)):
+        assert not np.ma.isMaskedArray(there) and np.isnan(there).ravel().tolist() == [False, True]
+    np.testing.assert_array_equal(scaler.transform(hidden)[:1], scaler.transform(np.array([[3.0]])))
 
 
 @pytest.mark.parametrize("make", [MinMax.fit, Standard.fit])

@@ -6,8 +6,10 @@ import pytest
 
 from bsatnp import frames
 from bsatnp.frames.drawing import Rows, Stream, blocks
+from bsatnp.frames.fitted import positions
 from bsatnp.frames.plans import ahead, everywhere
 from bsatnp.frames.simulated import Simulated
+from bsatnp.groups import Euclidean
 from bsatnp.tasks import Points
 
 RNG = np.random.default_rng(0)
@@ -112,6 +114,39 @@ def test_forecasts_roll_over_targets_without_their_own_time():
     with pytest.raises(ValueError, match="`context` must hold values from before every target"):
         list(ahead(ctx, np.array([0.0]), n_ctx=50, history=4.0, horizon=2.0))
     assert not list(ahead(ctx, np.zeros(0), n_ctx=50, history=4.0, horizon=2.0))
+
+
+def test_a_long_history_is_thinned_over_all_places_and_alike_for_all_targets():
+    time, place = np.repeat(np.arange(8.0), 1000), np.tile(np.arange(1000), 8)
+    options = {"n_ctx": 50, "history": 4.0, "horizon": 1.0}
+    (_, earlier), (_, later) = ahead(time, np.array([8.0, 7.0]), **options)
+    for known, times in ((earlier, {3, 4, 5, 6}), (later, {4, 5, 6, 7})):
+        assert len(set(known)) == 200 and set(time[known]) == times
+        assert (np.bincount(place[known] // 100, minlength=10) > 5).all()
+    ((_, again),) = ahead(time, np.full(3, 8.0), **options)
+    np.testing.assert_array_equal(again, later)
+
+
+def test_every_component_has_its_say_in_which_points_are_near():
+    """Degrees, metres and days: a station's own history is no nearer than other stations on the day."""
+    columns = frames.Columns(
+        "v",
+        space=frames.Sphere("lon", "lat"),
+        time=frames.Time("t"),
+        others=[frames.Component("c", ("e", "n"), Euclidean(2))],
+    )
+    lon, lat = RNG.uniform(-180, 180, 100), RNG.uniform(-90, 90, 100)
+    days = np.repeat(np.linspace(-1.7, 1.7, 40), 100)[:, None]
+    index = {"t": days, "s": np.tile(np.stack([lon, lat], 1), (40, 1)), "c": RNG.normal(5e6, 1e5, (4000, 2))}
+    where = positions(columns, index, {name: rows[:1] for name, rows in index.items()})
+    ctx, tgt = where
+    for part in (ctx[:, :3], ctx[:, 3:4], ctx[:, 4:]):
+        np.testing.assert_allclose(part.var(0).mean(), 1)
+    np.testing.assert_array_equal(tgt, ctx[:1])
+    ((_, known),) = everywhere(*where, n_ctx=50)
+    assert len(set(known % 100)) > 20 and len(set(known // 100)) > 10
+    still, later = positions(columns, index | {"t": 0 * days}, index)
+    assert np.ptp(still[:, 3]) == 0 and np.abs(later[:, 3]).max() < 2  # one moment tells nothing apart
 
 
 def test_simulated_values_have_unit_spread_and_depend_on_distance():

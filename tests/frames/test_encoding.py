@@ -8,7 +8,9 @@ import pytest
 import scipy.stats
 
 from bsatnp import frames
+from bsatnp.checkpoint.trees import describe, known_names, rebuild
 from bsatnp.frames.encoding import Encoding, Meaning, percent
+from bsatnp.frames.fitted import scores
 from bsatnp.frames.roles import lengths
 from bsatnp.frames.table import table
 from bsatnp.likelihoods import CategoricalHead, Gaussian, NegativeBinomialHead, Poisson, PoissonHead
@@ -79,6 +81,13 @@ def test_dates_become_seconds_and_phases_of_the_day_and_the_year():
     assert np.minimum(away, 1 - away).max() < 0.01
 
 
+def test_phases_of_files_that_did_not_ask_for_dates_still_load():
+    node, arrays = describe(frames.HourOfDay("t"), opaque=False)
+    assert rebuild(node, arrays, known_names(())) == frames.HourOfDay("t")
+    assert node["fields"].pop("dated") is True
+    assert rebuild(node, arrays, known_names(())) == frames.Phase("t", 86400.0, component="hour")
+
+
 def test_length_scales_go_from_the_spacing_to_the_extent():
     line = np.arange(0, 101.0)[:, None]
     np.testing.assert_allclose(lengths(line), (0.5, 25))
@@ -136,6 +145,19 @@ def test_results_are_the_distributions_of_scipy_in_the_units_of_the_data():
     assert percent(0.05) == "q05" and percent(0.999) == "q99.9"
 
 
+def test_scores_do_not_depend_on_an_offset_of_the_values():
+    data, columns = soil_data(), frames.Columns("acid", space=PLACE)
+    pred, found = Gaussian(*np.random.default_rng(0).uniform(0.5, 1, (2, 60, 1))), []
+    for offset in (0.0, 1e8):
+        moved = data.assign(acid=data["acid"] + offset)
+        meaning = meaning_of(columns, moved)
+        f = values(meaning, moved)
+        found.append(scores(Encoding.fit(meaning, read(meaning, moved)[0], f), pred, f)["acid"])
+    assert found[0]["rmse"] > 0.1 and found[0]["n"] == 58
+    for name, score in found[0].items():
+        np.testing.assert_allclose(found[1][name], score, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -184,6 +206,12 @@ def test_time_zones_must_be_there_or_not_as_in_training():
             "'soil' must hold numbers for Plane, got text such as",
         ),
         (frames.Columns("soil", space=PLACE), {"soil": "clay"}, "Column 'soil' must hold labels, got 1"),
+        (
+            frames.Columns("acid", others=[frames.HourOfDay("x")]),
+            {},
+            r"Column 'x' must hold dates, got numbers: for numbers use `Phase\('x', period\)` with",
+        ),
+        (frames.Columns("acid", others=[frames.DayOfYear("elev")]), {}, "Column 'elev' must hold dates, got numbers"),
     ],
 )
 def test_training_data_that_do_not_hold_what_is_declared(columns, change, says):

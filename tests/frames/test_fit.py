@@ -150,7 +150,9 @@ def test_forecasts_depend_on_the_past_alone(river):
         river.predict(late.assign(when=late.when + pd.Timedelta(days=9)))
     following = late.iloc[[-1]].assign(when=late.when.iloc[-1] + pd.Timedelta("6h"))
     assert np.isfinite(river.predict(following)["level_std"]).all()
-    assert river.score(late)["level"]["n"] == len(late)
+    scores, once = river.score(late)["level"], river.score(late, context=data[data.when < data.when[40]])["level"]
+    assert scores["n"] == len(late)
+    np.testing.assert_allclose(list(scores.values()), list(once.values()), rtol=1e-4)  # no row counts twice
     shifted = late.assign(lon=late.lon - 360)
     np.testing.assert_array_equal(river.predict(shifted, context=data)["level_mean"], found["level_mean"])
 
@@ -197,6 +199,12 @@ def test_stations_and_grids_are_read_together():
             frames.Columns("n", space=frames.Plane("x", "y"), head=PoissonHead()),
             {"simulate": 0.5},
             "`simulate` must be 0 for the likelihood of PoissonHead",
+        ),
+        (
+            river_data(),
+            RIVER,
+            {"splits": frames.Random(30, 10)},
+            "`splits` must be Forecasts where time is `Forward`, got Random",
         ),
     ],
 )

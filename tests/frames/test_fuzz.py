@@ -377,7 +377,9 @@ DECLARED = [
     frames.Columns(["a", "b"], space=frames.Plane("x"), log="b", covariates="y"),
     frames.Columns(["b", "a"], time=frames.Time("t"), categories=["label", "n"], covariates="x"),
     frames.Columns("a", space=frames.Sphere("x", "y"), time=frames.Forward("t")),
-    frames.Columns("a", time=frames.Forward("t", horizon=3.0, history=9.0), others=[frames.HourOfDay("t")]),
+    frames.Columns(
+        "a", time=frames.Forward("t", horizon=3.0, history=9.0), others=[frames.Phase("t", 24.0, component="hour")]
+    ),
     frames.Columns("n", space=frames.Plane("x", "y"), head=PoissonHead()),
     frames.Columns("n", others=[frames.Phase("x", 360.0)], head=NegativeBinomialHead()),
     frames.Columns("label", covariates=["x", "y"]),

@@ -110,6 +110,12 @@ def test_a21_no_targets_beside_a_context_of_which_the_nearest_are_used(soil):
     assert soil.predict(soil_data()[:2].assign(elev=np.nan), context=many)["zinc_mean"].isna().all()
 
 
+def test_rows_of_the_context_are_not_scored_whatever_the_order_of_the_components():
+    columns = frames.Columns("zinc", space=PLACE, others=[frames.Phase("acid", 14.0)])
+    with pytest.raises(ValueError, match="`data` must be new to be scored, got 5 rows that the context holds as well"):
+        untrained(soil_data(), columns).score(soil_data()[10:15])
+
+
 def test_names_of_results_that_are_taken_are_refused(soil):
     data = soil_data()
     known = frames.Columns("acid", space=PLACE, covariates="acid_mean")

@@ -139,6 +139,49 @@ def test_files_by_suffix(tmp_path):
         frames.write(frame, tmp_path / "none" / "a.csv")
 
 
+@pytest.mark.parametrize(("suffix", "error"), [("csv", KeyboardInterrupt), ("nc", ValueError)])
+def test_a_file_is_written_whole_or_not_at_all(suffix, error, tmp_path):
+    class Interrupts:
+        def __str__(self):
+            raise KeyboardInterrupt
+
+    path = tmp_path / f"a.{suffix}"
+    before = pd.DataFrame({"x": np.arange(10.0)}, index=pd.Index(np.arange(10), name="i"))
+    frames.write(before, path)
+    kept = path.read_bytes()
+    broken = pd.DataFrame({"x": [*["a" * 9999] * 99, Interrupts()]}, dtype=object)
+    with pytest.raises(error):
+        frames.write(broken, path)
+    assert path.read_bytes() == kept and [one.name for one in tmp_path.iterdir()] == [path.name]
+    (tmp_path / "link.csv").symlink_to(tmp_path / "b.csv")
+    frames.write(before, tmp_path / "link.csv")
+    assert (tmp_path / "link.csv").is_symlink() and len(frames.read(tmp_path / "b.csv")) == 10
+
+
+@pytest.mark.parametrize(
+    ("lon", "low", "high"),
+    [
+        ([178.0, 179, -179, -178], 178, 182),
+        ([178.0, 179, 181, 182], 178, 182),
+        ([350.0, 355, 5, 10], -10, 10),
+        ([-10.0, 0, 10], -10, 10),
+        ([200.0, 250], 200, 250),
+        ([-160.0, -110], -160, -110),
+        ([120.0, 179, -150, -70.3], 120, 289.7),
+        (np.arange(-180.0, 181, 20), -180, 180),
+        (np.arange(0.0, 351, 10), 0, 350),
+        ([150.0, -150, -60, 40, 90], 40, 300),
+        ([170.0, 179, -179, -130, -70, -10, 50, 105], -179, 179),
+        ([7.0, 7.0], 7, 7),
+    ],
+)
+def test_grids_on_the_sphere_go_on_over_the_date_line(lon, low, high):
+    data = pd.DataFrame({"lon": lon, "lat": np.linspace(-1, 1, len(lon))})
+    made = frames.grid(data, frames.Columns("v", space=frames.Sphere("lon", "lat")), cells=21)
+    step = max(high - low, 2) / 20
+    assert made["lon"].min() == pytest.approx(low) and high - step < made["lon"].max() < high + 1e-6
+
+
 def test_grids_have_square_cells_in_the_units_of_the_data():
     data = pd.DataFrame({"x": [0.0, 10, np.nan], "y": [5.0, 10, 7]})
     columns = frames.Columns("v", space=frames.Plane("x", "y"))

@@ -60,6 +60,8 @@ def test_c2_a_gaussian_comes_back_in_the_units_of_the_data(make):
     expected = scipy.stats.norm(RAIN + 0.1 * width, 0.2 * width)
     np.testing.assert_allclose(back.mean, expected.mean(), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(back.std, expected.std(), rtol=1e-5)
+    hidden = scaled.transform(np.ma.masked_equal(RAIN, 12.0))
+    np.testing.assert_array_equal(hidden, np.where(RAIN == 12, np.nan, f))
     with pytest.raises(ValueError, match="`pred` must be a Gaussian or have values in their own units, got Poisson"):
         scaled.inverse(PoissonHead()(jnp.zeros((5, 1))))
 
