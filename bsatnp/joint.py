@@ -74,7 +74,7 @@ def joint_samples(
     if not n:
         return np.zeros((samples, 0, out), wide(np.zeros(0, np.asarray(ctx.f).dtype)).dtype)
     size = tasks.bucket(n, _SIZES)
-    task = Task(ctx.pad(tasks.bucket(len(ctx), _SIZES)), tgt.pad(size + -size % together))
+    task = Task(model.seen(ctx).pad(tasks.bucket(len(ctx), _SIZES)), model.seen(tgt).pad(size + -size % together))
     task, _ = tasks.centre(task, sorted(model.shift_invariant))
     known = Points(task.ctx.index, wide(task.ctx.f), mask=task.ctx.mask, observed=task.ctx.observed)
     steps = np.asarray(-(-int(np.asarray(tgt.mask).sum()) // together))

@@ -94,16 +94,17 @@ def predict(
     model.check(ctx)
     rows = _round_up(len(ctx))
     ctx = ctx.pad(rows + -rows % devices.size(mesh, "ctx"))
-    context, nothing, origin = None, ctx.take(slice(0, 0)), {}
+    context, nothing, origin = None, model.seen(ctx).take(slice(0, 0)), {}
     for part in _chunks(tgt, n, size):
         tasks.check_pair(ctx, part)
         model.check(part)
-        task, origin = tasks.centre(Task(ctx if context is None else nothing, part), movable, origin=origin)
+        task = Task(model.seen(ctx) if context is None else nothing, model.seen(part))
+        task, origin = tasks.centre(task, movable, origin=origin)
         context = task.ctx if context is None else context
 
     results, conditioned, waiting = _Results(n, out), _condition(model, context, mesh), None
     for number, part in enumerate(tqdm(_chunks(tgt, n, size), total=-(-n // size), disable=not progress, unit="chunk")):
-        task, _ = tasks.centre(Task(nothing, part.pad(size)), movable, origin=origin)
+        task, _ = tasks.centre(Task(nothing, model.seen(part).pad(size)), movable, origin=origin)
         answer = _answer(conditioned, task.tgt, mesh)
         if waiting is not None:  # the device works on this chunk while the last one is copied
             results.put(*waiting)

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from bsatnp._types import whole
@@ -39,8 +40,8 @@ def basis_start(
     """
     shape = whole("heads", heads), whole("basis", basis)
     shortest, longest = lengths
-    if not 0 < shortest <= longest:
-        raise ValueError(f"`lengths` must be positive and ordered (shortest, longest), got {lengths}.")
+    if not 0 < shortest <= longest < np.inf:
+        raise ValueError(f"`lengths` must be positive, finite and ordered (shortest, longest), got {lengths}.")
     if basis == 1:
         shortest = (shortest * longest) ** 0.5
     return jnp.ones(shape), jnp.broadcast_to(jnp.geomspace(shortest, longest, basis)[None], shape)

@@ -79,7 +79,8 @@ class RBFNetwork(AbstractRadialBias):
 
     def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
         """Scores from squared lengths, one or many."""
-        return radial_sum(self.weight, jnp.exp(self.log_rate), square.astype(self.weight.dtype))
+        weight, rate = wide(self.weight), jnp.exp(wide(self.log_rate))
+        return radial_sum(weight, rate, square.astype(weight.dtype))
 
 
 class ExponentialNetwork(AbstractRadialBias):
@@ -110,7 +111,8 @@ class ExponentialNetwork(AbstractRadialBias):
 
     def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
         """Scores from squared lengths, one or many."""
-        return radial_sum(self.weight, jnp.exp(self.log_rate), safe_sqrt(square.astype(self.weight.dtype)))
+        weight, rate = wide(self.weight), jnp.exp(wide(self.log_rate))
+        return radial_sum(weight, rate, safe_sqrt(square.astype(weight.dtype)))
 
 
 class Linear(AbstractRadialBias):
@@ -143,8 +145,9 @@ class Linear(AbstractRadialBias):
 
     def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:
         """Scores from squared lengths, one or many."""
-        distance = safe_sqrt(square.astype(self.log_slope.dtype))
-        return -_like_head(jnp.exp(self.log_slope), distance) * distance[None]
+        slope = jnp.exp(wide(self.log_slope))
+        distance = safe_sqrt(square.astype(slope.dtype))
+        return -_like_head(slope, distance) * distance[None]
 
 
 @jax.custom_jvp

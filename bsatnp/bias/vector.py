@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from bsatnp._types import Key, whole
 from bsatnp.bias.interface import AbstractBias, basis_start
+from bsatnp.groups.protocol import wide
 
 
 class TISA(AbstractBias):
@@ -62,9 +63,12 @@ class TISA(AbstractBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
-        place = self.group.invariants(p, q).astype(self.centre.dtype)
-        square = jnp.sum((place[None, None] - self.centre) ** 2, -1)
-        return jnp.sum(self.weight * jnp.exp(-jnp.exp(self.log_rate) * square), -1)
+        weight, rate, centre = wide(self.weight), jnp.exp(wide(self.log_rate)), wide(self.centre)
+        place = self.group.invariants(p, q).astype(centre.dtype)
+        if place.shape != centre.shape[-1:]:
+            raise ValueError(f"`dim` must be {place.shape[0]}, the number of invariants, got {centre.shape[-1]}.")
+        square = jnp.sum((place[None, None] - centre) ** 2, -1)
+        return jnp.sum(weight * jnp.exp(-rate * square), -1)
 
 
 class MLPBias(AbstractBias):

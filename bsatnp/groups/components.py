@@ -69,7 +69,7 @@ class Product(eqx.Module):
     **Shapes.** As `On`. Elements are tuples with one element for each factor; invariants are joined end to end.
 
     Args:
-        factors: groups made with `On`, no two of them on the same component.
+        factors: groups made with `On`, no two of them on the same component; a product stands for its factors.
 
     Raises:
         ValueError: a factor that names no component, or one that another factor has named.
@@ -77,11 +77,12 @@ class Product(eqx.Module):
 
     factors: tuple[On, ...]
 
-    def __init__(self, *factors: On):
-        names = [component for factor in factors for component in components(factor)]
-        if not factors or len(set(names)) != len(names) or any(not components(factor) for factor in factors):
+    def __init__(self, *factors: "On | Product"):
+        parts = [part for one in factors for part in (one.factors if isinstance(one, Product) else (one,))]
+        names = [part.component for part in parts if isinstance(part, On)]
+        if not parts or len(set(names)) != len(parts):
             raise ValueError(f"`factors` must be groups `On` different components, got {names}.")
-        self.factors = factors
+        self.factors = tuple(parts)
 
     def sample(self, *, key: Key) -> tuple:
         """Draw an element of every factor."""

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key, whole
-from bsatnp.groups.protocol import difference, matmul, safe_norm, wide
+from bsatnp.groups.protocol import difference, floating, matmul, safe_norm, wide
 
 
 class Euclidean(eqx.Module):
@@ -47,8 +47,9 @@ class Euclidean(eqx.Module):
         """The motion back."""
         return g[0].T, -matmul(g[0].T, g[1])
 
-    def act(self, g: tuple[Array, Array], points: Float[Array, "point dim"]) -> Float[Array, "point dim"]:
+    def act(self, g: tuple[Array, Array], points: Num[Array, "point dim"]) -> Float[Array, "point dim"]:
         """Turn every point about the origin, then shift it."""
+        points = floating(points)
         return matmul(points, g[0].T.astype(points.dtype)) + g[1][None].astype(points.dtype)
 
     def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " 1"]:
@@ -98,8 +99,9 @@ class SO3(eqx.Module):
         """The transpose."""
         return g.T
 
-    def act(self, g: Float[Array, "3 3"], points: Float[Array, "point dim"]) -> Float[Array, "point dim"]:
+    def act(self, g: Float[Array, "3 3"], points: Num[Array, "point dim"]) -> Float[Array, "point dim"]:
         """Rotate every point; x points to longitude 0 and latitude 0, z to the north pole."""
+        points = floating(points)
         if self.dim == 3:
             return matmul(points, g.T.astype(points.dtype))
         moved = matmul(_unit_vectors(points), g.T.astype(points.dtype))

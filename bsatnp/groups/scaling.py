@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key, whole
-from bsatnp.groups.protocol import wide
+from bsatnp.groups.protocol import floating, wide
 
 
 class Scaling(eqx.Module):
@@ -49,8 +49,9 @@ class Scaling(eqx.Module):
         """The reciprocal factors."""
         return 1 / g
 
-    def act(self, g: Float[Array, " dim"], points: Float[Array, "point dim"]) -> Float[Array, "point dim"]:
+    def act(self, g: Float[Array, " dim"], points: Num[Array, "point dim"]) -> Float[Array, "point dim"]:
         """Multiply every point."""
+        points = floating(points)
         return points * g[None].astype(points.dtype)
 
     def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
 from bsatnp._types import Key, whole
-from bsatnp.groups.protocol import difference
+from bsatnp.groups.protocol import difference, floating
 
 
 class Translation(eqx.Module):
@@ -43,8 +43,9 @@ class Translation(eqx.Module):
         """The opposite shift."""
         return -g
 
-    def act(self, g: Float[Array, " dim"], points: Float[Array, "point dim"]) -> Float[Array, "point dim"]:
+    def act(self, g: Float[Array, " dim"], points: Num[Array, "point dim"]) -> Float[Array, "point dim"]:
         """Add the shift to every point."""
+        points = floating(points)
         return points + g[None].astype(points.dtype)
 
     def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:
@@ -100,8 +101,9 @@ class Cyclic(eqx.Module):
         """The opposite shift within one period."""
         return jnp.mod(-g, self.period)
 
-    def act(self, g: Float[Array, " 1"], points: Float[Array, "point 1"]) -> Float[Array, "point 1"]:
+    def act(self, g: Float[Array, " 1"], points: Num[Array, "point 1"]) -> Float[Array, "point 1"]:
         """Add the shift and come back into one period."""
+        points = floating(points)
         return jnp.mod(points + g[None].astype(points.dtype), self.period)
 
     def invariants(self, p: Num[Array, " 1"], q: Num[Array, " 1"]) -> Float[Array, " 2"]:

@@ -163,18 +163,28 @@ def _log_ratio(numerator, denominator):
     return jnp.where(near, jnp.log1p(close), jnp.log(numerator / denominator))
 
 
+def _next_count(k):
+    """The count after `k`, and 1 where `_with_ends` knows the answer."""
+    return jnp.maximum(jnp.floor(jnp.where(k == jnp.inf, 0.0, k)), 0.0) + 1
+
+
+def _with_ends(k, total):
+    """A distribution function of counts, 0 below them and 1 at infinity."""
+    return jnp.where(k < 0, jnp.zeros_like(total), jnp.where(k == jnp.inf, jnp.ones_like(total), total))
+
+
 @jax.jit
 def poisson_cdf(k, m):
     """P(count ≤ k), as the probability that a Gamma(k + 1) variable exceeds m."""
-    whole = jnp.maximum(jnp.floor(k), 0.0) + 1
+    whole = _next_count(k)
     above = _split_mass(whole, jnp.zeros_like(m), _log_ratio(m, whole))[1]
-    return jnp.where(k < 0, jnp.zeros_like(above), above)
+    return _with_ends(k, above)
 
 
 @jax.jit
 def negative_binomial_cdf(k, m, r):
     """P(count ≤ k), as the probability that a Beta(r, k + 1) variable does not exceed r/(r + m)."""
-    whole = jnp.maximum(jnp.floor(k), 0.0) + 1
+    whole = _next_count(k)
     # Below r = 1 the density has a long tail: step to r + 1 and add the difference of the two.
     step = r < 1
     raised = jnp.where(step, r + 1, r)
@@ -184,7 +194,7 @@ def negative_binomial_cdf(k, m, r):
     a = jnp.where(swap, whole, raised)  # not a minimum, which would halve the gradient of equals
     below, above = _split_mass(a, a / (raised + whole), jnp.where(swap, -u, u))
     total = jnp.minimum(jnp.where(swap, above, below) + extra, 1.0)
-    return jnp.where(k < 0, jnp.zeros_like(total), total)
+    return _with_ends(k, total)
 
 
 @jax.jit

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from bsatnp._types import Array
 from bsatnp.likelihoods import AbstractLikelihood, Categorical
-from bsatnp.likelihoods.base import on_device
+from bsatnp.likelihoods.base import on_device, values_like, wide
 
 
 def nll(
@@ -128,7 +128,7 @@ class Accumulator:
         observed: Bool[Array, "*batch tgt out"],
     ) -> None:
         """Score a batch, compiled once per shape, and add it."""
-        self.add_sums(_jitted_sums(pred, f, observed, self.level))
+        self.add_sums(_jitted_sums(pred, on_device(f), observed, self.level))  # a `jit` would wrap large integers
 
     def add_sums(self, batch: Sums) -> None:
         """Add a batch that `sums` has scored, for instance inside a compiled step.
@@ -161,8 +161,8 @@ def _nll(pred, f):
 
 
 def _error(pred, f):
-    mean = jnp.asarray(pred.mean)
-    return f.astype(mean.dtype) - mean
+    mean = wide(pred.mean)
+    return values_like(f, mean) - mean
 
 
 def _absolute(pred, f):
@@ -197,12 +197,19 @@ _SCORES: dict[str, _Score] = {
 
 
 def safe(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractLikelihood, jax.Array, jax.Array]:
-    """Replace values and parameters that do not count before anything is computed from them."""
+    """Replace values and parameters that do not count before anything is computed from them.
+
+    Raises:
+        ValueError: `observed` or a parameter of `pred` does not have the axes of `f`.
+    """
     f, observed = on_device(f), jnp.asarray(observed)
     if observed.shape != f.shape or observed.dtype != bool:
         raise ValueError(
             f"`observed` must be boolean with the axes of `f` {f.shape}, got {observed.dtype} {observed.shape}."
         )
+    for shape in map(jnp.shape, jax.tree.leaves(pred)):
+        if shape[: f.ndim] != f.shape:
+            raise ValueError(f"`pred` must have parameters with the axes of `f` {f.shape}, got {shape}.")
     return pred.masked(observed), jnp.where(observed, f, jnp.zeros_like(f)), observed
 
 

@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bsatnp._types import is_traced
-from bsatnp.groups import factors
+from bsatnp.groups import components, factors
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood
 from bsatnp.tasks import Points, Task, centre, check_pair
+from bsatnp.tasks.centring import narrow
 
 #: What `condition` gives: a pytree that maps targets to their distribution.
 Conditioned = Callable[[Points], AbstractLikelihood]
@@ -23,7 +24,8 @@ _Model = TypeVar("_Model", bound="AbstractModel")
 class AbstractModel(eqx.Module):
     """A posterior predictive map π: (context, targets) to a distribution at the targets.
 
-    A model is written for one task; `jax.vmap(model)(ctx, tgt)` takes a batch.
+    A model is written for one task; `jax.vmap(model)(ctx, tgt)` takes a batch. What is compiled or batched sees device
+    arrays: `bsatnp.tasks.centre` moves host coordinates near zero before, as `fit` and `predict` do.
     """
 
     head: eqx.AbstractVar[AbstractHead]
@@ -40,7 +42,13 @@ class AbstractModel(eqx.Module):
 
     @abc.abstractmethod
     def condition(self, ctx: Points) -> Conditioned:
-        """Do all that depends on the context alone; the result maps targets to their distribution."""
+        """Do all that depends on the context alone; the result maps targets to their distribution.
+
+        Host arrays are taken as they are: see `bsatnp.tasks.centre` for coordinates far from zero.
+
+        Raises:
+            ValueError: places that differ on the host would coincide in device precision.
+        """
 
     def condition_over(self, ctx: Points, mesh: jax.sharding.Mesh, axis: str) -> Conditioned:
         """`condition` with what it keeps spread over the devices along an axis of a mesh.
@@ -63,7 +71,7 @@ class AbstractModel(eqx.Module):
         """
         self.check_task(ctx, tgt)
         if not is_traced((ctx, tgt)):
-            task, _ = centre(Task(ctx, tgt), sorted(self.shift_invariant))
+            task, _ = centre(Task(self.seen(ctx), self.seen(tgt)), sorted(self.shift_invariant))
             ctx, tgt = task.ctx, task.tgt
         return self.condition(ctx)(tgt)
 
@@ -88,6 +96,14 @@ class AbstractModel(eqx.Module):
             (movable if factor.shift_invariant else fixed).add(factor.component)
         return frozenset(movable - fixed)
 
+    def seen(self, points: Points) -> Points:
+        """The points with the components that the model looks at; all of them where a group does not say."""
+        acting = [components(group) for group in self.groups]
+        wanted = set(self.embedded).union(*acting)
+        if not wanted or not all(acting):
+            return points
+        return eqx.tree_at(lambda p: p.index, points, {k: v for k, v in points.index.items() if k in wanted})
+
     def check(self, points: Points) -> None:
         """Say what is wrong with points, as far as it can be seen without running the model.
 
@@ -98,7 +114,7 @@ class AbstractModel(eqx.Module):
         if points.mask.ndim != 1:
             raise ValueError(
                 f"A model takes one task with axes (point, dim), got batch axes {points.mask.shape[:-1]}; "
-                "use jax.vmap(model)(ctx, tgt)."
+                "use jax.vmap(model)(ctx, tgt), for host arrays after `bsatnp.tasks.centre`."
             )
         widths = dict(self.embedded)
         acting = [factor for group in self.groups for factor in factors(group)]
@@ -125,7 +141,7 @@ class AbstractModel(eqx.Module):
             if hasattr(factor.group, "check"):
                 factor.group.check(np.asarray(points.index[factor.component])[keep])
         if points.f is not None:
-            self.head.check(np.asarray(points.f)[np.asarray(points.observed).all(-1)])
+            self.head.check(np.where(np.asarray(points.observed), np.asarray(points.f), np.nan))
 
     def check_task(self, ctx: Points, tgt: Points) -> None:
         """`check` both sides of a task, and that they fit each other.
@@ -147,11 +163,16 @@ def _check_squares(name: str, values: np.ndarray) -> None:
 
 
 def clean(points: Points, mask: Any) -> dict[str, Any]:
-    """The index set with zeros in the rows that `mask` hides, where anything may stand."""
-    return {
-        name: jnp.where(mask[:, None], value, jnp.zeros((), jnp.asarray(value).dtype))
-        for name, value in points.index.items()
-    }
+    """The index set with zeros in the rows that `mask` hides, where anything may stand.
+
+    Raises:
+        ValueError: places that differ on the host would coincide in device precision.
+    """
+    found = {}
+    for name, value in points.index.items():
+        value = value if isinstance(value, jax.Array) or is_traced(mask) else narrow(name, np.asarray(value), mask)
+        found[name] = jnp.where(mask[:, None], value, jnp.zeros((), jnp.asarray(value).dtype))
+    return found
 
 
 def trainable(tree: Any) -> Any:

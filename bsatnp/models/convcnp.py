@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from bsatnp._types import Key, is_traced, whole
 from bsatnp.groups import On, Translation
+from bsatnp.groups.protocol import wide
 from bsatnp.layers import MLP, Grid, ResidualBlock, SetConvolution, grid_between, over_blocks
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood, GaussianHead
 from bsatnp.models.base import AbstractModel, clean
@@ -194,8 +195,7 @@ class ConvCNP(AbstractModel):
         return self.encoder.to_grid(self.grid.axes(), points - middle[None], values, weight), middle, empty
 
     def _points(self, index: Mapping[str, Any]) -> Array:
-        points = jnp.asarray(index[self.component])
-        return points if jnp.issubdtype(points.dtype, jnp.floating) else points.astype(float)
+        return wide(jnp.asarray(index[self.component]))
 
     def _embed(self, index: Mapping[str, Any], dtype: Any) -> list[Array]:
         kind = self.predict.layers[0].weight.dtype

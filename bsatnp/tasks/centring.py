@@ -48,8 +48,8 @@ def centre(task: Task, components: Sequence[str], *, origin: Mapping[str, Any] |
             if name not in moved:
                 moved[name] = _origin(ctx, task.ctx.mask, tgt, task.tgt.mask)
             ctx, tgt = _minus(ctx, moved[name]), _minus(tgt, moved[name])
-        index_ctx[name] = ctx if is_traced(ctx) else _narrow(name, ctx, task.ctx.mask)
-        index_tgt[name] = tgt if is_traced(tgt) else _narrow(name, tgt, task.tgt.mask)
+        index_ctx[name] = ctx if is_traced(ctx) else narrow(name, ctx, task.ctx.mask)
+        index_tgt[name] = tgt if is_traced(tgt) else narrow(name, tgt, task.tgt.mask)
     ctx_points = _replace(task.ctx, index_ctx)
     return Task(ctx_points, _replace(task.tgt, index_tgt)), moved
 
@@ -126,8 +126,12 @@ def _split_seconds(dates):
     return seconds, (dates - seconds.astype(dates.dtype)) / np.timedelta64(1, "s")
 
 
-def _narrow(name, values, mask):
-    """Host array in the precision of the device, unless points that differ would coincide there."""
+def narrow(name: str, values: Any, mask: Any) -> np.ndarray:
+    """A component on the host in the precision of the device.
+
+    Raises:
+        ValueError: points that differ would coincide there, or numbers overflow.
+    """
     if values.dtype.kind == "M":
         values = seconds(values)
     values = device_integers(values) if values.dtype.kind in "iu" else values

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bsatnp._types import Key
+from bsatnp.models.base import trainable
 
 _Tree = TypeVar("_Tree")
 
 
 def perturbed(tree: _Tree, *, scale: float = 0.1, key: Key) -> _Tree:
-    """A model or bias with a normal number added to every floating parameter.
+    """A model or bias with a normal number added to every floating parameter, see `bsatnp.models.base.trainable`.
 
     Symmetries must hold for any parameters. Some start at zero, or equal, and would hide that they do not.
 
@@ -22,18 +23,17 @@ def perturbed(tree: _Tree, *, scale: float = 0.1, key: Key) -> _Tree:
         scale: standard deviation of what is added.
         key: draws the numbers.
     """
-    leaves, structure = jax.tree.flatten(tree)
-    sizes = [leaf.size if eqx.is_inexact_array(leaf) else 0 for leaf in leaves]
+    leaves, structure = jax.tree.flatten(trainable(tree))
+    sizes = [leaf.size for leaf in leaves]
     # one draw for all, split on the host: compiling one for each shape would take longer than the check
     noise = scale * np.asarray(jax.random.normal(key, (sum(sizes),)))
     ends = np.cumsum(sizes, dtype=int)
 
     def move(leaf, end):
-        if not eqx.is_inexact_array(leaf):
-            return leaf
         return leaf + jnp.asarray(noise[end - leaf.size : end].reshape(leaf.shape), leaf.dtype)
 
-    return jax.tree.unflatten(structure, [move(leaf, end) for leaf, end in zip(leaves, ends, strict=True)])
+    moved = [move(leaf, end) for leaf, end in zip(leaves, ends, strict=True)]
+    return eqx.combine(jax.tree.unflatten(structure, moved), tree)
 
 
 def nudges(*sets: Any) -> list[tuple]:

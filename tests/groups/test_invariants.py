@@ -137,6 +137,15 @@ def test_components_of_index_sets():
     assert On("s", Translation(2)).shift_invariant and not On("s", SO3()).shift_invariant
 
 
+def test_a_product_among_factors_stands_for_its_own():
+    s, t, x = On("s", Translation(2)), On("t", TimeShift()), On("x", Scaling(1))
+    group = Product(Product(s, t), x)
+    assert components(group) == ("s", "t", "x") and factors(group) == (s, t, x)
+    assert [g.shape for g in group.identity()] == [(2,), (1,), (1,)]
+    with pytest.raises(ValueError, match=r"different components, got \['s', 't', 's'\]"):
+        Product(Product(s, t), s)
+
+
 def test_safe_norm():
     assert safe_norm(jnp.asarray([3.0, 4.0])) == pytest.approx(5)
     np.testing.assert_array_equal(jax.grad(safe_norm)(jnp.zeros(2)), [0, 0])

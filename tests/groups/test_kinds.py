@@ -1,11 +1,13 @@
 """Points of every kind of number: invariants are those of float64."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bsatnp.groups import SO3, Cyclic, Euclidean, On, Permutation, Scaling, Translation, safe_norm
+from bsatnp.groups import SO3, Cyclic, Euclidean, On, Permutation, Product, Scaling, Translation, safe_norm
 
 KINDS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.float16, jnp.bfloat16, np.float32]
 LOW, HIGH = np.array([[3, 5], [1, 90]]), np.array([[120, 7], [100, 4]])
@@ -43,6 +45,42 @@ def test_a19_invariants_of_narrow_and_unsigned_numbers(name, kind):
         exact = (formula or angle)(p.astype(np.float64), q.astype(np.float64))
         rough = jnp.issubdtype(got.dtype, jnp.floating) and got.dtype.itemsize == 2
         np.testing.assert_allclose(np.asarray(got, np.float64), exact, rtol=2e-2 if rough else 1e-5, atol=1e-4)
+
+
+G = np.array([0.5, 1.5], np.float32)
+ACTS = {
+    "Translation": (Translation(2), G, lambda p: p + G),
+    "Euclidean": (Euclidean(2), (np.eye(2, dtype=np.float32), G), lambda p: p + G),
+    "Cyclic": (Cyclic(24.0), G[:1], lambda p: (p[:, :1] + G[:1]) % 24),
+    "Scaling": (Scaling(2), G, lambda p: p * G),
+    "SO3": (SO3(), 0.5 * np.eye(3, dtype=np.float32), lambda p: p),  # degrees do not depend on the radius
+    "SO3 unit vectors": (SO3(3), 0.5 * np.eye(3, dtype=np.float32), lambda p: 0.5 * np.eye(3)),
+}
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.int64], ids=lambda kind: np.dtype(kind).name)
+@pytest.mark.parametrize("name", ACTS)
+def test_whole_points_are_moved_by_fractions(name, kind, monkeypatch):
+    group, g, formula = ACTS[name]
+    p = np.minimum(LOW, 80).astype(kind)  # off the pole, where there is no longitude
+    exact = formula(p.astype(np.float64))
+    points = np.eye(3, dtype=kind) if name == "SO3 unit vectors" else p[:, : exact.shape[1]]
+    got = group.act(jax.tree.map(jnp.asarray, g), jnp.asarray(points))
+    assert got.dtype == jnp.result_type(float)
+    np.testing.assert_allclose(got, exact, rtol=1e-5)
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # points on the host
+    np.testing.assert_allclose(group.act(g, points), exact, rtol=1e-5)
+
+
+def test_the_host_moves_whole_points_in_double_precision_and_spans_of_time_as_such(monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    act: Any = Translation(1).act
+    far = np.array([[2**40 + 1]])
+    np.testing.assert_array_equal(act(np.array([0.5]), far), far + 0.5)
+    np.testing.assert_array_equal(act(np.array([0.5]), np.array([[True]])), [[1.5]])
+    spans = far.astype("timedelta64[s]")
+    moved = act(np.array([5], "timedelta64[s]"), spans)
+    assert moved.dtype == spans.dtype and moved[0, 0].astype(int) == 2**40 + 6
 
 
 def test_a19_whole_numbers_whose_difference_does_not_fit(monkeypatch):
@@ -90,6 +128,7 @@ def test_checks_look_at_concrete_points_inside_a_compiled_function():
         (lambda: Cyclic(float("inf")), "`period` must be positive, got inf"),
         (lambda: Cyclic(float("nan")), "`period` must be positive, got nan"),
         (lambda: On(3, Translation(1)), "`component` must be the name of a component, got 3"),  # pyright: ignore
+        (lambda: Product(SO3()), r"must be groups `On` different components, got \[\]"),  # pyright: ignore
         (lambda: On("s", 3), "`group` must have the method `invariants`, got int"),
     ],
 )

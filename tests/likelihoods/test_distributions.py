@@ -197,6 +197,19 @@ def test_negative_binomial_of_huge_dispersion_is_poisson():
         np.testing.assert_allclose(getattr(wide, name)(count), getattr(limit, name)(count), rtol=2e-5)
 
 
+@pytest.mark.parametrize("dispersion", [None, 0.5, 3.0])
+def test_every_count_lies_below_infinity(dispersion):
+    f = jnp.array([[np.inf], [np.nan], [-np.inf]])
+
+    def cdf(mean):
+        pred = Poisson(mean) if dispersion is None else NegativeBinomial(mean, jnp.full((3, 1), dispersion))
+        return pred.cdf(f)
+
+    np.testing.assert_array_equal(cdf(jnp.full((3, 1), 3.0)), [[1.0], [np.nan], [0.0]])
+    gradient = jax.grad(lambda mean: cdf(mean)[::2].sum())(jnp.full((3, 1), 3.0))
+    np.testing.assert_array_equal(gradient[::2], 0)
+
+
 @pytest.mark.parametrize("bad", [-1.0, 0.5, np.inf, np.nan])
 def test_what_is_no_count_has_probability_zero(bad):
     one, f = jnp.ones((1, 1)), jnp.full((1, 1), bad)

@@ -1,5 +1,7 @@
 """Scores against NumPy in float64; what was not observed never counts."""
 
+import re
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -201,6 +203,33 @@ def test_masks_that_do_not_fit_are_refused():
     mean, std, f, observed = draw()
     with pytest.raises(ValueError, match="`observed` must be boolean with the axes of `f`"):
         safe(Gaussian(mean, std), f, observed[..., 0])
+
+
+@pytest.mark.parametrize(("pred", "f"), [((3, 2), (3, 1)), ((3, 3, 1), (3, 1)), ((3, 1), (3, 2)), ((1, 1), (3, 1))])
+def test_predictions_that_do_not_fit_are_refused(pred, f):
+    """Masking would broadcast them, and count an error once for each copy."""
+    values, observed = np.zeros(f, np.float32), np.ones(f, bool)
+    says = re.escape(f"`pred` must have parameters with the axes of `f` {f}, got {pred}")
+    with pytest.raises(ValueError, match=says):
+        safe(Gaussian(np.ones(pred, np.float32), np.ones(pred, np.float32)), values, observed)
+    with pytest.raises(ValueError, match="`pred` must have parameters with the axes of `f`"):
+        safe(Categorical(np.zeros((4, 1, 2), np.float32)), np.zeros((3, 1)), np.ones((3, 1), bool))
+
+
+def test_errors_of_narrow_predictions_are_those_of_float32(monkeypatch):
+    f, observed = np.array([[0.9], [2.6]], np.float32), np.ones((2, 1), bool)
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # whole numbers are not asked for
+    whole = NegativeBinomial(np.array([[1], [2]]), np.ones((2, 1), np.float32))
+    np.testing.assert_allclose(metrics.mae(whole, f, observed), 0.35, rtol=1e-5)
+    half = Gaussian(np.zeros((2, 1), np.float16), np.ones((2, 1), np.float16))
+    np.testing.assert_allclose(metrics.rmse(half, 1000 * f, observed), 1000 * np.sqrt(7.57 / 2), rtol=1e-5)
+
+
+def test_accumulated_counts_may_be_larger_than_a_device_counts():
+    f, observed = np.array([[2**32 + 5], [2**33]]), np.ones((2, 1), bool)
+    total = metrics.Accumulator()
+    total.add(Gaussian(np.zeros((2, 1), np.float32), np.full((2, 1), 2.0**32, np.float32)), f, observed)
+    np.testing.assert_allclose(total.result()["mae"], f.mean(), rtol=1e-6)
 
 
 def test_calibrated_predictions_are_covered_as_often_as_promised():

@@ -6,9 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bsatnp.joint import joint_samples
 from bsatnp.layers import Identity
 from bsatnp.likelihoods import AbstractHead, CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
 from bsatnp.models import AbstractModel
+from bsatnp.predict import predict
 from bsatnp.tasks import Points
 from bsatnp.testing import perturbed
 from tests.registry import arrays, bsatnp, close, invariant_model
@@ -86,6 +88,31 @@ def test_other_likelihoods(head, f, shape):
         np.testing.assert_allclose(np.asarray(likelihood.probs).sum(-1), 1, rtol=1e-5)
     else:
         assert (np.asarray(likelihood.variance) > 0).all()
+
+
+def test_a_component_that_is_not_looked_at_may_hold_anything(model):
+    """Dates and numbers that float32 does not tell apart, which would be refused in a component that counts."""
+    ctx, tgt = task()
+    expected = CALL(model, ctx, tgt)
+    for many in (1.7e9 + np.arange(8.0), np.datetime64("2026-01-01") + np.arange(8) * np.timedelta64(30, "s")):
+        both = [Points(p.index | {"id": many[rows, None]}, p.f) for p, rows in ((ctx, slice(0, 5)), (tgt, slice(5, 8)))]
+        assert close(model(*both), expected) and close(predict(model, *both), expected)
+    assert joint_samples(model, *both, samples=2, key=jax.random.key(0), chunk=2).shape == (2, 3, 1)
+
+
+def test_conditioning_on_host_arrays_refuses_what_would_coincide(model):
+    ctx, _ = task()
+    far = Points({name: np.asarray(value, np.float64) + 5e8 for name, value in ctx.index.items()}, np.asarray(ctx.f))
+    with pytest.raises(ValueError, match="loses differences"):
+        model.condition(far)
+
+
+def test_values_are_checked_where_another_output_is_missing():
+    model = bsatnp(embed={"s": Identity(2)}, head=PoissonHead(2))
+    ctx = Points({"s": np.zeros((2, 2))}, np.array([[1.0, 2.0], [0.0, np.nan]]))
+    model.check(ctx)
+    with pytest.raises(ValueError, match="`f` must hold whole numbers from 0 up"):
+        model.check(Points(ctx.index, np.array([[1.0, 2.0], [-1.0, np.nan]])))
 
 
 def test_one_of_two_outputs_missing_drops_the_row():

@@ -46,6 +46,19 @@ def test_equals_the_formulas_in_float64(make, data, x64):
     assert np.ptp(np.asarray(expected.mean), axis=(0, 1)).min() > 1e-2
 
 
+@pytest.mark.parametrize("kind", [jnp.float16, jnp.bfloat16])
+def test_coordinates_of_half_precision_compute_in_float32(model, kind):
+    ctx, tgt = (first(points) for points in draw())
+    half, whole = (
+        [
+            eqx.tree_at(lambda p: p.index["s"], points, points.index["s"].astype(kind).astype(to))
+            for points in (ctx, tgt)
+        ]
+        for to in (kind, jnp.float32)
+    )
+    assert close(ONE(model, *half), ONE(model, *whole), atol=1e-6)
+
+
 def test_the_papers_sizes():
     model = eqx.filter_eval_shape(lambda key: ConvCNP(key=key), jax.random.key(0))
     running = sum(leaf.size for leaf in jax.tree.leaves([norm.running for norm in model.blocks.norms]))

@@ -302,17 +302,37 @@ def test_bfloat16_components():
     close(bias.tile(p, x), CASES["rbf"].formula(np, double(bias), double(p), double(x)), times=3)
 
 
+@pytest.mark.parametrize("name", ["linear", "rbf", "exponential", "tisa"])
+def test_parameters_of_half_precision_compute_in_float32(name):
+    """Squares of distances beyond 256 do not fit float16, which such parameters would otherwise bring in."""
+    bias = jax.tree.map(lambda a: a.astype(jnp.float16) if eqx.is_inexact_array(a) else a, CASES[name].bias())
+    p, x = ({n: 300 * jnp.asarray(z, jnp.float32) for n, z in s.items()} for s in points(51, N_Q, N_K))
+
+    def total(bias):
+        return bias.tile(p, x).sum()
+
+    value, slope = eqx.filter_value_and_grad(total)(bias)
+    assert value.dtype == jnp.float32 and np.isfinite(value)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
+    close(bias.tile(p, x), CASES[name].formula(np, double(bias), double(p), double(x)), times=50)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: RBFNetwork(SPACE, heads=0), "`heads` must be at least 1, got 0"),
         (lambda: RBFNetwork(SPACE, basis=0), "`basis` must be at least 1, got 0"),
-        (lambda: RBFNetwork(SPACE, lengths=(2.0, 1.0)), "`lengths` must be positive and ordered"),
-        (lambda: ExponentialNetwork(SPACE, lengths=(0.0, 1.0)), "`lengths` must be positive and ordered"),
+        (lambda: RBFNetwork(SPACE, lengths=(2.0, 1.0)), "`lengths` must be positive, finite and ordered"),
+        (lambda: RBFNetwork(SPACE, lengths=(1.0, np.inf)), "`lengths` must be positive, finite and ordered"),
+        (lambda: ExponentialNetwork(SPACE, lengths=(0.0, 1.0)), "`lengths` must be positive, finite and ordered"),
         (lambda: Linear(SPACE, length=0.0), "`length` must be positive, got 0"),
         (lambda: Window(SPACE, -1.0), "`width` must be positive, got -1"),
         (lambda: Window(SPACE, float("nan")), "`width` must be positive, got nan"),
         (lambda: TISA(TIME, dim=0, key=jax.random.key(0)), "`dim` must be at least 1, got 0"),
+        (
+            lambda: TISA(SPACE, dim=1, key=jax.random.key(0))({"s": jnp.zeros(2)}, {"s": jnp.zeros(2)}),
+            "`dim` must be 2, the number of invariants, got 1",
+        ),
         (lambda: MLPBias(TIME, dim=1, width=0, key=jax.random.key(0)), "`width` must be at least 1, got 0"),
         (lambda: Sum(), "`terms` must hold at least one bias"),
         (lambda: Weighted(Causal(TIME)), "`bias` must have finite scores"),

@@ -12,6 +12,7 @@ from bsatnp.likelihoods import AbstractHead, CategoricalHead, GaussianHead, Pois
 from bsatnp.models import AbstractModel
 from bsatnp.tasks import Points
 from bsatnp.testing import LawError, check_model, keys, perturbed
+from tests.models.convcnp_oracle import small
 
 
 class Nearby(AbstractModel):
@@ -113,6 +114,15 @@ def test_perturbed_moves_every_number_once(key):
     assert noise.std() == pytest.approx(0.5, rel=0.15)
     np.testing.assert_array_equal(moved["whole"], [0, 1, 2])
     assert moved["rest"] == "text" and moved["a"].dtype == tree["a"].dtype
+
+
+def test_perturbed_leaves_running_statistics_alone():
+    """A variance that is moved below zero has no square root, in a model that is right."""
+    model = small()
+    tiny = eqx.tree_at(lambda m: m.blocks.norms[0].running.variance, model, replace_fn=lambda v: 1e-4 * v)
+    moved = perturbed(tiny, key=jax.random.key(0))
+    assert eqx.tree_equal(moved.blocks.norms[0].running, tiny.blocks.norms[0].running)
+    assert not eqx.tree_equal(moved, tiny)
 
 
 def test_groups_on_bare_points_are_refused():
