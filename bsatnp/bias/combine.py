@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from bsatnp._types import whole
 from bsatnp.bias.interface import AbstractBias
 from bsatnp.bias.masks import Causal, Window
+from bsatnp.groups.protocol import wide
 
 
 class Sum(AbstractBias):
@@ -77,11 +78,11 @@ class Weighted(AbstractBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
-        return self.weight * self.bias(p, q)
+        return wide(self.weight) * self.bias(p, q)
 
     def tile(self, p: Any, q: Any) -> Float[Array, "head q k"]:
         """Scores of all pairs of two sets of points."""
-        return self.weight[:, None, None] * self.bias.tile(p, q)
+        return wide(self.weight)[:, None, None] * self.bias.tile(p, q)
 
 
 def _has_mask(bias: AbstractBias) -> bool:

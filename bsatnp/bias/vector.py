@@ -116,4 +116,5 @@ class MLPBias(AbstractBias):
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
         invariants = self.group.invariants(p, q)
-        return self.network(invariants.astype(self.network.layers[0].weight.dtype))
+        network = jax.tree.map(lambda leaf: wide(leaf) if eqx.is_inexact_array(leaf) else leaf, self.network)
+        return network(invariants.astype(network.layers[0].weight.dtype))

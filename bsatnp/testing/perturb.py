@@ -23,17 +23,19 @@ def perturbed(tree: _Tree, *, scale: float = 0.1, key: Key) -> _Tree:
         scale: standard deviation of what is added.
         key: draws the numbers.
     """
-    leaves, structure = jax.tree.flatten(trainable(tree))
-    sizes = [leaf.size for leaf in leaves]
+    leaves, structure = jax.tree.flatten(tree)
+    sizes = [leaf.size if eqx.is_inexact_array(leaf) else 0 for leaf in leaves]
     # one draw for all, split on the host: compiling one for each shape would take longer than the check
     noise = scale * np.asarray(jax.random.normal(key, (sum(sizes),)))
     ends = np.cumsum(sizes, dtype=int)
 
     def move(leaf, end):
+        if not eqx.is_inexact_array(leaf):
+            return leaf
         return leaf + jnp.asarray(noise[end - leaf.size : end].reshape(leaf.shape), leaf.dtype)
 
-    moved = [move(leaf, end) for leaf, end in zip(leaves, ends, strict=True)]
-    return eqx.combine(jax.tree.unflatten(structure, moved), tree)
+    moved = jax.tree.unflatten(structure, [move(leaf, end) for leaf, end in zip(leaves, ends, strict=True)])
+    return eqx.combine(trainable(moved), tree)
 
 
 def nudges(*sets: Any) -> list[tuple]:

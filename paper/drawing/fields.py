@@ -11,7 +11,7 @@ from bsatnp.predict import predict
 from bsatnp.simulate import posterior
 from bsatnp.tasks import Task
 from paper.drawing import style
-from paper.drawing.trained import Trained, need
+from paper.drawing.trained import Trained, need, origins
 from paper.evaluation import test_key
 
 #: Cells of a map along each axis.

@@ -18,6 +18,7 @@ from paper import benchmarks
 from paper.__main__ import main
 from paper.drawing import curves, everything, fields
 from paper.drawing.trained import Trained, trained
+from paper.evaluation import digest
 from paper.experiments import era5
 from paper.record import made
 
@@ -67,7 +68,9 @@ def test_every_map_is_drawn_from_the_models_that_are_there(tmp_path, monkeypatch
     paths = [path for made in found.values() if not isinstance(made, str) for path in made]
     assert [path.stem for path in paths] == expected
     for path in paths:
-        assert looks_drawn(path) == "lite budget, 1,234 updates, seed 0, commit 012345678+"
+        origin, _, weights = looks_drawn(path).rpartition(", weights ")
+        assert origin.partition(", ")[2] == "lite budget, 1,234 updates, seed 0, commit 012345678+"
+        assert weights in {digest(file) for file in runs.glob("*/*/model.npz")}
 
 
 def test_what_is_missing_is_said(tmp_path, capsys):
