@@ -94,11 +94,12 @@ def predict(
     model.check(ctx)
     rows = _round_up(len(ctx))
     ctx = ctx.pad(rows + -rows % devices.size(mesh, "ctx"))
-    context, nothing, origin = None, model.seen(ctx).take(slice(0, 0)), {}
+    seen = model.seen(ctx)
+    context, nothing, origin = None, seen.take(slice(0, 0)), {}
     for part in _chunks(tgt, n, size):
         tasks.check_pair(ctx, part)
         model.check(part)
-        task = Task(model.seen(ctx) if context is None else nothing, model.seen(part))
+        task = Task(seen if context is None else nothing, model.seen(part))
         task, origin = tasks.centre(task, movable, origin=origin)
         context = task.ctx if context is None else context
 

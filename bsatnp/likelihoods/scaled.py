@@ -46,7 +46,7 @@ class Scaled(eqx.Module):
         Raises:
             ValueError: values outside the support of the likelihood.
         """
-        scaled = np.asarray(self.scaler.transform(np.ma.asarray(f, np.float64).filled(np.nan)))
+        scaled = np.asarray(self.scaler.transform(np.ma.asarray(f)))
         self.head.check(scaled)
         return scaled
 
