@@ -62,7 +62,7 @@ def known(
         x, y = map(jnp.asarray, observed(ctx))
 
         def condition(x, y, where):
-            process = tinygp.GaussianProcess(_pairwise()(kernel), x, diag=noise**2 + 1e-12, mean=mean)
+            process = tinygp.GaussianProcess(_pairwise()(kernel), x, diag=jnp.asarray(noise**2 + 1e-12), mean=mean)
             found = process.condition(y, where).gp
             return found.loc, found.variance + tgt_noise**2
 

@@ -28,6 +28,12 @@ def serve(prepare: Callable[[dict[str, Any]], Prepared], versions: dict[str, str
                 _say(out, {"failed": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
 
 
+def temporary_mib(lowered: Any) -> float:
+    """Temporary memory of a lowered function, of JAX or of Equinox, once it is compiled."""
+    compiled = lowered.compile()
+    return getattr(compiled, "compiled", compiled).memory_analysis().temp_size_in_bytes / 2**20
+
+
 def _answer(asked: dict[str, Any], calls: dict[str, Any], prepare: Callable[..., Prepared]) -> dict[str, Any]:
     if asked["do"] == "prepare":
         call, facts = prepare(asked["row"])

@@ -20,7 +20,7 @@ from bsatnp.models.base import trainable
 from bsatnp.tasks import Points, Task
 from bsatnp.train import learned_nll, optimizer
 from bsatnp.train.loop import _update
-from paper.benchmarks.serving import serve
+from paper.benchmarks.serving import serve, temporary_mib
 
 
 def prepare(row):
@@ -38,7 +38,7 @@ def prepare(row):
     parts = (score, q, k, v)
     compilation = jax.jit if attend is plain else devices.jit
     function = compilation((lambda parts: attend(*parts, *places)) if row["kind"] == "forward" else jax.grad(loss))
-    facts = {"temporary_mib": _temporary(function.lower(parts))}
+    facts = {"temporary_mib": temporary_mib(function.lower(parts))}
     return (None if row["kind"] == "memory" else lambda: jax.block_until_ready(function(parts))), facts
 
 
@@ -82,23 +82,18 @@ def model(row):
     task = Task(**points)
     if row["kind"] == "inference":
         infer = devices.jit(lambda net, task: jax.vmap(net)(task.ctx, task.tgt).mean)
-        facts = {"temporary_mib": _temporary(infer.lower(net, task))}
+        facts = {"temporary_mib": temporary_mib(infer.lower(net, task))}
         return lambda: jax.block_until_ready(infer(net, task)), facts
     adam = optimizer(1000)
     state = [net, adam.init(trainable(net))]
     fixed = (task, adam, learned_nll, None)
-    facts = {"temporary_mib": _temporary(_update.lower(fixed, *state))}
+    facts = {"temporary_mib": temporary_mib(_update.lower(fixed, *state))}
 
     def step():
         state[0], state[1], scores = _update(fixed, *state)
         jax.block_until_ready((state, scores))
 
     return step, facts
-
-
-def _temporary(lowered):
-    compiled = lowered.compile()
-    return getattr(compiled, "compiled", compiled).memory_analysis().temp_size_in_bytes / 2**20
 
 
 if __name__ == "__main__":

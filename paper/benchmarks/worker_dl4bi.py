@@ -15,7 +15,7 @@ from dl4bi.core.bias import Bias
 from dl4bi.core.mlp import MLP
 from dl4bi.core.transformer import KRBlock
 from dl4bi.meta_learning.bsa_tnp import BSATNP
-from serving import serve
+from serving import serve, temporary_mib
 
 
 def prepare(row):
@@ -39,8 +39,7 @@ def prepare(row):
         function = jax.jit(attend)
     else:
         function = jax.jit(jax.grad(lambda *parts: attend(*parts).sum(), argnums=(0, 1, 2, 3)))
-    compiled = function.lower(*parts).compile()
-    facts = {"temporary_mib": compiled.memory_analysis().temp_size_in_bytes / 2**20}
+    facts = {"temporary_mib": temporary_mib(function.lower(*parts))}
     return (None if row["kind"] == "memory" else lambda: jax.block_until_ready(function(*parts))), facts
 
 
@@ -71,7 +70,7 @@ def model(row):
 
     if row["kind"] == "inference":
         function = jax.jit(predict)
-        temporary = function.lower(weights).compile().memory_analysis().temp_size_in_bytes / 2**20
+        temporary = temporary_mib(function.lower(weights))
         return lambda: jax.block_until_ready(function(weights)), {"temporary_mib": temporary, "parameters": count}
 
     def loss(weights):
@@ -87,7 +86,7 @@ def model(row):
         change, state = adam.update(gradient, state, weights)
         return optax.apply_updates(weights, change), state, value
 
-    temporary = update.lower(*state).compile().memory_analysis().temp_size_in_bytes / 2**20
+    temporary = temporary_mib(update.lower(*state))
 
     def step():
         state[0], state[1], value = update(*state)
