@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -51,12 +52,26 @@ def real(name: str, value: Any, low: float = 0.0, high: float = np.inf, *, ends:
         raise ValueError(f"`{name}` must be a number, got {value!r}.")
     if not np.isfinite(value) or not (low <= value <= high if ends else low < value < high):
         must = f"lie {'' if ends else 'strictly '}between {low:g} and {high:g}"
-        if not np.isfinite(high):
+        if not np.isfinite(low):
+            must = "be finite"
+        elif not np.isfinite(high):
             must = (
                 f"be at least {low:g} and finite" if ends else f"be above {low:g} and finite" if low else "be positive"
             )
         raise ValueError(f"`{name}` must {must}, got {value}.")
     return float(value)
+
+
+def typed(key: Any) -> Key:
+    """Return `key`.
+
+    Raises:
+        ValueError: it is not one typed key.
+    """
+    if not isinstance(key, jax.Array) or not jnp.issubdtype(key.dtype, jax.dtypes.prng_key) or key.ndim:
+        got = f"an array of {key.dtype} {key.shape}" if hasattr(key, "dtype") else repr(key)
+        raise ValueError(f"`key` must be one typed key, as `jax.random.key(0)` gives, got {got}.")
+    return key
 
 
 def device_integers(x: np.ndarray) -> np.ndarray:

@@ -106,27 +106,39 @@ def placed(tree: _Tree, mesh: Mesh, axis: str | None = None) -> _Tree:
     where = NamedSharding(mesh, PartitionSpec() if axis is None else PartitionSpec(axis))
 
     def put(leaf):
-        if not eqx.is_array_like(leaf) or not hasattr(leaf, "shape"):
-            return leaf
         if isinstance(leaf, jax.Array) and leaf.sharding == where:
             return leaf
         host = np.asarray(leaf)
         return jax.make_array_from_callback(host.shape, where, lambda part: host[part])
 
-    return jax.tree.map(put, tree)
+    return over_arrays(put, tree)
 
 
 def fetched(tree: _Tree) -> _Tree:
     """The tree with its arrays whole and on the host, also where other processes hold parts of them."""
 
     def get(leaf):
-        if not isinstance(leaf, jax.Array):
-            return leaf
-        if leaf.is_fully_addressable or leaf.is_fully_replicated:
+        if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
             return np.asarray(leaf)
         return multihost_utils.process_allgather(leaf, tiled=True)
 
-    return jax.tree.map(get, tree)
+    return over_arrays(get, tree)
+
+
+def over_arrays(function: Callable[[Any], Any], tree: _Tree) -> _Tree:
+    """The tree with `function` of each of its arrays, of typed keys by their data; all else as it is."""
+
+    def one(leaf):
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(function(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
+        return function(leaf) if eqx.is_array(leaf) else leaf
+
+    return jax.tree.map(one, tree)
+
+
+def is_shared(number: int) -> bool:
+    """Whether every process came with the same number."""
+    return jax.process_count() == 1 or len(set(multihost_utils.process_allgather(np.int32(number)).tolist())) == 1
 
 
 def in_turn(name: str) -> None:

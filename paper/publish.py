@@ -45,11 +45,11 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
     example = tasks(0, key=jax.random.key(0)).ctx
     kept = ("nll", "mae", "rmse", "accuracy", "crps", "coverage")
     exact = result["exact"] or {}
-    scores = {
-        domain: {name: found[name] for name in kept if name in found}
-        | ({"exact nll": exact[domain]["nll"], "gap": exact[domain]["gap"]} if domain in exact else {})
-        for domain, found in result["tests"].items()
-    }
+    tests = result["tests"].items()
+    scores = {domain: {name: found[name] for name in kept if name in found} for domain, found in tests}
+    for domain, best in exact.items():  # of the first batches of the test alone, where the exact posterior was found
+        over = f"first {best['batches']} batches"
+        scores[domain] |= {f"exact nll, {over}": best["nll"], f"gap to it, {over}": best["gap"]}
     command = f"python -m paper run {job.experiment} --model {job.model} --preset {job.preset} --seed {job.seed}"
     return pretrained.add(
         model,

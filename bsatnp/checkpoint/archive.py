@@ -52,9 +52,11 @@ def write(path: str | os.PathLike, head: dict, arrays: Mapping[str, np.ndarray])
         raise CheckpointError("No array may have a name of more than 65,531 bytes, got one that is longer.")
     members = {_HEADER: np.frombuffer(text.encode("ascii"), np.uint8), **arrays}
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{_TMP}")
+    temporary = _beside(target)
     try:
         with open(temporary, "xb") as stream:
+            with contextlib.suppress(OSError):  # whoever may read the old file may read the new one
+                temporary.chmod(target.stat().st_mode & 0o777)
             with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as file:
                 for name, array in members.items():
                     entry = zipfile.ZipInfo(f"{name}.npy")  # its date is fixed: equal trees give equal files
@@ -65,19 +67,48 @@ def write(path: str | os.PathLike, head: dict, arrays: Mapping[str, np.ndarray])
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    _sweep(target)
-    if os.name == "posix":  # the rename is on the disk only when its folder is
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    with contextlib.suppress(OSError):  # a folder that cannot be listed has the file all the same
+        _sweep(target)
+        if os.name == "posix":  # the rename is on the disk only when its folder is
+            folder = os.open(target.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def check_writable(path: str | os.PathLike) -> None:
+    """Say before long work that its result could not be written.
+
+    Raises:
+        OSError: `path` is a folder, or in a folder that is not there or takes no file.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"{os.fspath(path)!r} must be the name of a file, got a folder.")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {str(target.parent)!r} for {os.fspath(path)!r}.")
+    temporary = _beside(target)
+    try:
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
+    except OSError as error:
+        raise type(error)(f"{os.fspath(path)!r} cannot be written: {error.strerror}.") from error
+
+
+def _beside(target: Path) -> Path:
+    """A name of its own for what becomes `target`; of a long name only a part, since the file system has a limit."""
+    return target.with_name(f".{_short(target)}.{secrets.token_hex(8)}{_TMP}")
+
+
+def _short(target: Path) -> str:
+    return target.name.encode("utf-8", "surrogateescape")[:200].decode("utf-8", "ignore")
 
 
 def _sweep(target: Path) -> None:
     """Remove what killed processes left beside `target` more than an hour ago."""
     for leftover in target.parent.iterdir():
-        if leftover.name.startswith(f".{target.name}.") and leftover.name.endswith(_TMP):
+        if leftover.name.startswith(f".{_short(target)}.") and leftover.name.endswith(_TMP):
             with contextlib.suppress(OSError):
                 if time.time() - leftover.stat().st_mtime > 3600:
                     leftover.unlink()

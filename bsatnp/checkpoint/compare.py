@@ -40,7 +40,10 @@ def difference(file: Any, here: Any, path: str = "", *, fixed: bool) -> str | No
     if inside is None:
         named = {"function", "opaque"} & set(file) & set(here)
         return None if named or file == here else differs
-    return _inside(file[inside], here[inside], path, fixed=fixed or "class" in file)
+    mine, yours = file[inside], here[inside]
+    if inside == "dict":  # whose order means nothing: JAX sorts the keys
+        mine, yours = dict(sorted(mine.items())), dict(sorted(yours.items()))
+    return _inside(mine, yours, path, fixed=fixed or "class" in file)
 
 
 def _inside(file: Any, here: Any, path: str, *, fixed: bool) -> str | None:

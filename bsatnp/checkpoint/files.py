@@ -51,12 +51,21 @@ def load(path: str | os.PathLike, *, like: Any = None, classes: Iterable[Any] = 
 def save_state(path: str | os.PathLike, state: Any, *, extra: dict | None = None) -> None:
     """Write a training state: any pytree of modules, optimiser states, arrays, plain values and typed keys.
 
-    Parts that hold no arrays and cannot be described, such as closures, are left to `like` when the state is loaded.
+    Parts that cannot be described, such as closures, are left to `like` when the state is loaded.
 
     Raises:
-        CheckpointError: arrays inside a part that cannot be described; `extra` is not JSON.
+        CheckpointError: arrays or plain values inside a part that cannot be described; `extra` is not JSON.
     """
     _save(path, "state", state, extra, opaque=True)
+
+
+def check_state(state: Any) -> None:
+    """Say before long work that `save_state` would refuse a state.
+
+    Raises:
+        CheckpointError: as `save_state`.
+    """
+    describe(state, opaque=True)
 
 
 def load_state(path: str | os.PathLike, like: _Tree) -> _Tree:

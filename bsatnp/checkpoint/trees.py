@@ -1,5 +1,6 @@
 """Trees to JSON and named arrays, and back."""
 
+import collections
 import dataclasses
 import functools
 import inspect
@@ -29,6 +30,9 @@ _FUNCTIONS: dict[str, Any] = {
 }
 _UNSET = object()
 
+#: Leaves that a state must not lose.
+_DATA = (jax.Array, np.ndarray, np.generic, bool, int, float, complex, str, bytes, dict, collections.deque)
+
 #: Levels of nesting, and bits of a plain whole number, that a header can be read back with.
 _DEEPEST, _LONGEST = 64, 4096
 
@@ -38,7 +42,7 @@ def describe(tree: Any, *, opaque: bool) -> tuple[Any, dict[str, np.ndarray]]:
 
     Args:
         tree: modules, dataclasses, named tuples, containers, arrays, plain values and known functions.
-        opaque: whether parts that hold no arrays may be left out, to be brought by another tree.
+        opaque: whether parts that hold no data may be left out, to be brought by another tree.
 
     Raises:
         CheckpointError: a part that cannot be described, named by its path.
@@ -84,16 +88,29 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
         return {"named": _name(kind), "fields": {n: inner(getattr(tree, n), n) for n in kind._fields}}  # pyright: ignore
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         fields = {}
+        if not isinstance(tree, eqx.Module):  # which hold nothing but their fields
+            _check_attributes(tree, path)
         for field in dataclasses.fields(tree):  # a default that no constructor set is no part of a module's tree
             unset = isinstance(tree, eqx.Module) and field.name not in vars(tree)
             fields[field.name] = {"unset": True} if unset else inner(getattr(tree, field.name), field.name)
         return {"class": _name(kind), "fields": fields}
-    if opaque and not any(isinstance(leaf, jax.Array | np.ndarray) for leaf in jax.tree.leaves(tree)):
+    if opaque and not any(isinstance(leaf, _DATA) for leaf in jax.tree.leaves(tree)):
         return {"opaque": _name(kind)}
     raise CheckpointError(
         f"`{path[1:] or 'model'}` must be an array, a plain value, a module, a frozen dataclass or a named function "
         f"to be saved, got {tree if callable(tree) else kind.__name__}."
     )
+
+
+def _check_attributes(tree: Any, path: str) -> None:
+    """Raise CheckpointError for what an instance holds beside its fields, which no file would bring back."""
+    known = {field.name for field in dataclasses.fields(tree)}
+    others = [name for name in getattr(tree, "__dict__", {}) if name not in known]
+    lost = [name for name in others if not isinstance(getattr(type(tree), name, None), functools.cached_property)]
+    if lost:
+        raise CheckpointError(
+            f"`{path[1:] or 'model'}` must hold nothing but its fields to be saved, got {lost} of {_name(type(tree))}."
+        )
 
 
 def _describe_array(array: Any, path: str, arrays: dict[str, np.ndarray]) -> dict:
@@ -110,7 +127,9 @@ def _describe_array(array: Any, path: str, arrays: dict[str, np.ndarray]) -> dic
     host = np.asarray(array)
     name = host.dtype.name
     if name not in DTYPES:
-        raise CheckpointError(f"`{node['array']}` must hold numbers or dates to be saved, got {host.dtype}.")
+        raise CheckpointError(
+            f"`{node['array']}` must hold numbers, or dates in days or shorter units, to be saved, got {host.dtype}."
+        )
     arrays[node["array"]] = np.asarray(host, DTYPES[name], order="C").view(stored_dtype(name))
     return node | {"dtype": name, "shape": list(host.shape)}
 
@@ -171,7 +190,11 @@ def _find(name: str, known: Mapping[str, Any]) -> Any:
 
 
 def _fill(name: str, cls: Any, fields: dict[str, Any]) -> Any:
-    """An instance of `cls` with these fields, without its constructor; the checks of a module do run."""
+    """An instance of `cls` with these fields, without its constructor; the checks of a module do run.
+
+    A module may be a stack of several, whose arrays have a leading axis that its checks never saw: they are then made
+    on the first of these.
+    """
     if isinstance(cls, type) and issubclass(cls, tuple) and set(getattr(cls, "_fields", ())) == set(fields):
         return cls(**fields)
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)) or inspect.isabstract(cls):
@@ -184,10 +207,21 @@ def _fill(name: str, cls: Any, fields: dict[str, Any]) -> Any:
     for key, value in values.items():
         if fields.get(key) is not _UNSET:
             object.__setattr__(built, key, value)
-    for base in reversed(cls.__mro__):
-        if issubclass(base, eqx.Module) and "__check_init__" in vars(base):
-            vars(base)["__check_init__"](built)
+    if isinstance(built, eqx.Module):
+        _check(built)
     return built
+
+
+def _check(module: eqx.Module) -> None:
+    checks = [vars(base)["__check_init__"] for base in type(module).__mro__ if "__check_init__" in vars(base)]
+    try:
+        for check in reversed(checks):
+            check(module)
+    except Exception:
+        arrays = [leaf for leaf in jax.tree.leaves(module) if eqx.is_array(leaf)]
+        if not arrays or any(leaf.ndim == 0 or not len(leaf) for leaf in arrays):
+            raise
+        _check(jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, module))
 
 
 def _rebuild_array(node: dict, stored: np.ndarray) -> Any:

@@ -8,9 +8,13 @@ from pathlib import Path
 import jax
 
 from bsatnp import frames, testing
+from bsatnp._types import whole
+from bsatnp.checkpoint import check_writable
 from bsatnp.cli.options import columns, parser
+from bsatnp.frames.files import check_out
 from bsatnp.frames.report import score_lines
 from bsatnp.frames.table import need
+from bsatnp.groups import factors
 from bsatnp.models.base import count_parameters
 
 #: What users can cause and mend. Anything else is a fault of the program, and shows where it is.
@@ -39,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fit(options: argparse.Namespace) -> None:
     meaning = columns(options)
-    _writable(options.out)
+    check_writable(options.out)
+    _check_other(options.out, options.data)
     data = [frames.read(path) for path in options.data]
     fitted = frames.fit(
         data,
@@ -54,6 +59,8 @@ def _fit(options: argparse.Namespace) -> None:
 
 
 def _predict(options: argparse.Namespace) -> None:
+    check_out(options.out)
+    _check_other(options.out, [options.model, options.data, *(options.context or ())])
     fitted = _load(options.model)
     data, context = frames.read(options.data), _context(options)
     predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
@@ -62,6 +69,9 @@ def _predict(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
+    if options.context and options.data is None:
+        raise ValueError("`--context` needs data to score the model on, got none.")
+    whole("--examples", options.examples, 0)
     fitted = _load(options.model)
     meaning = fitted.encoding.meaning
     units = {name: f" ({meaning.units[name]})" for name in fitted.columns.values if name in meaning.units}
@@ -75,13 +85,23 @@ def _check(options: argparse.Namespace) -> None:
     print(fitted.report)
     if options.examples > 0:
         need("hypothesis", "Checking invariances")
-        for group in fitted.model.groups:
-            testing.check_model(fitted.model, group, sets=False, examples=options.examples)
-        acted = sorted({role.component for role in fitted.columns.roles})
-        print(f"unchanged under the groups of {', '.join(acted)}" if acted else "no group to check")
+        _check_groups(fitted, options.examples)
     if options.data is not None:
         scores = fitted.score(frames.read(options.data), context=_context(options))
         print("\n".join(score_lines(scores, f"{options.data} ")))
+
+
+def _check_groups(fitted: frames.Fitted, examples: int) -> None:
+    """Check the invariances that the model has, and say of which components, and which components have none."""
+    moved = [(group, {factor.component for factor in factors(group)}) for group in fitted.model.groups]
+    kept = [(group, names) for group, names in moved if not names & set(fitted.model.embedded)]
+    for group, _ in kept:
+        testing.check_model(fitted.model, group, sets=False, examples=examples)
+    checked = set().union(*(names for _, names in kept))
+    if kept:
+        print(f"unchanged under the groups of {', '.join(sorted(checked)) or 'the model'}")
+    if others := sorted({role.component for role in fitted.columns.roles} - checked):
+        print(f"no invariance to check of {', '.join(others)}")
 
 
 def _load(path: str) -> frames.Fitted:
@@ -90,11 +110,11 @@ def _load(path: str) -> frames.Fitted:
     return frames.load(path)
 
 
+def _check_other(out: str, given: Sequence[str]) -> None:
+    """Raise ValueError where a file that is read would be replaced."""
+    if any(Path(path).resolve() == Path(out).resolve() for path in given):
+        raise ValueError(f"`--out` must not be a file that is read, got {out!r}.")
+
+
 def _context(options: argparse.Namespace) -> list | None:
     return [frames.read(path) for path in options.context] if options.context else None
-
-
-def _writable(path: str) -> None:
-    """Say before hours of training that the model could not be saved."""
-    if not Path(path).absolute().parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {str(Path(path).absolute().parent)!r}.")

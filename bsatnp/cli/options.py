@@ -79,7 +79,9 @@ def columns(options: argparse.Namespace) -> frames.Columns:
     Raises:
         ValueError: options that do not fit each other.
     """
-    if (options.horizon or options.history) and not options.forward:
+    if not 0 <= options.seed < 2**32:
+        raise ValueError(f"`--seed` must lie between 0 and {2**32 - 1}, got {options.seed}.")
+    if (options.horizon is not None or options.history is not None) and not options.forward:
         raise ValueError("`--horizon` and `--history` need `--forward`, got none.")
     space = (
         frames.Plane(*options.space) if options.space else frames.Sphere(*options.sphere) if options.sphere else None

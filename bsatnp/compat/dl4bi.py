@@ -40,7 +40,7 @@ def from_dl4bi(params: Mapping[str, Any], **options: Any) -> AbstractModel:
 
     Raises:
         ValueError: an architecture that is not known, options that it does not have, names that are missing or
-            unknown, listed; shapes that do not fit.
+            unknown, listed; shapes that do not fit; numbers that are not finite.
     """
     source = Source(params)
     known = [build for names, build in ARCHITECTURES.items() if all(source.has(name) for name in names)]
@@ -51,6 +51,10 @@ def from_dl4bi(params: Mapping[str, Any], **options: Any) -> AbstractModel:
     foreign = sorted(set(options) - set(allowed))
     if foreign:
         raise ValueError(f"`options` of this architecture must be among {allowed}, got {foreign}.")
+    parameters = inspect.signature(known[0]).parameters.values()
+    needed = {p.name for p in parameters if p.default is inspect.Parameter.empty} - {"source"}
+    if missing := sorted(needed - set(options)):
+        raise ValueError(f"`options` of this architecture must have {missing}, got {sorted(options)}.")
     model = known[0](source, **options)
     source.finish()
     return model

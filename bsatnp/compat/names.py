@@ -22,11 +22,20 @@ class Source:
     Args:
         params: nested dictionaries of arrays. Where there is a "params" among them, its names stand for themselves and
             those of other collections are "batch_stats/…" and so on.
+
+    Raises:
+        ValueError: other containers, numbers that are no floats or not finite.
     """
 
     def __init__(self, params: Mapping[str, Any]):
-        leaves = jax.tree_util.tree_leaves_with_path(dict(params))
-        paths = {"/".join(part.key for part in path): jnp.asarray(leaf) for path, leaf in leaves}
+        paths: dict[str, Array] = {}
+        for path, leaf in jax.tree_util.tree_leaves_with_path(dict(params)):
+            name = "/".join(str(getattr(part, "key", part)) for part in path)
+            if not all(isinstance(part, jax.tree_util.DictKey) for part in path) or not eqx.is_inexact_array(leaf):
+                raise ValueError(f"`params` must be nested dictionaries of arrays of floats, got another at {name}.")
+            paths[name] = jnp.asarray(leaf)
+            if not bool(jnp.isfinite(paths[name]).all()):
+                raise ValueError(f"`params` must be finite, got {name} with numbers that are not.")
         self.arrays: dict[str, Array] = {name.removeprefix("params/"): leaf for name, leaf in paths.items()}
         self.taken: set[str] = set()
         self._prefixes: tuple[str, ...] = ("",)
@@ -37,7 +46,13 @@ class Source:
         return self._view([f"{mine}{prefix}/" for mine in self._prefixes], stacked=self._stacked)
 
     def stack(self, prefixes: Sequence[str]) -> "Source":
-        """A view of several parts with the same names, whose arrays are stacked on a new leading axis."""
+        """A view of several parts with the same names, whose arrays are stacked on a new leading axis.
+
+        Raises:
+            ValueError: no parts.
+        """
+        if not prefixes:
+            raise ValueError(f"`params` must hold at least one block, got {self.children()}.")
         (mine,) = self._prefixes
         return self._view([f"{mine}{prefix}/" for prefix in prefixes], stacked=True)
 

@@ -47,7 +47,10 @@ def build(source: Source, *, groups: Mapping[str, Any], head: AbstractHead | Non
         model = template(lambda key: TETNP(**sizes, key=key))
         model = eqx.tree_at(lambda m: m.blocks, model, _block(stacks[0], model.blocks, group))
     else:
-        tokens, places = source.get("encoder/pseudo_tokens")[0], source.get("encoder/pseudo_locs")[0]
+        sets = source.get("encoder/pseudo_tokens"), source.get("encoder/pseudo_locs")
+        if any(len(part) != 1 for part in sets):
+            raise ValueError(f"`params` must hold one set of pseudo-tokens, got shapes {[p.shape for p in sets]}.")
+        tokens, places = (part[0] for part in sets)
         model = template(lambda key: PTTETNP(pseudo=len(tokens), **sizes, key=key))
         ends = np.cumsum([place.shape[1] for place in (model.places[factor.component] for factor in acting)])
         parts = jnp.split(places, ends[:-1].tolist(), axis=1)

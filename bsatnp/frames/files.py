@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from bsatnp.checkpoint import check_writable
 from bsatnp.frames.table import need
 
 _TABLES, _GRIDS = (".csv", ".csv.gz", ".parquet"), (".nc", ".nc4", ".netcdf")
@@ -49,13 +50,23 @@ def write(data: Any, path: str | os.PathLike) -> None:
         OSError: the folder is not there or cannot be written.
         ImportError: what writes such files is not installed.
     """
+    check_out(path)
     kind, target = _kind(path), Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {str(target.parent)!r}.")
     with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as folder:
         whole = Path(folder, Path(path).name)
         _write(data, whole, kind)
         os.replace(whole, target)
+
+
+def check_out(path: str | os.PathLike) -> None:
+    """Say before long work that `write` could not write there.
+
+    Raises:
+        ValueError: a suffix that `write` does not know.
+        OSError: see `bsatnp.checkpoint.check_writable`.
+    """
+    _kind(path)
+    check_writable(path)
 
 
 def _write(data: Any, path: Path, kind: str) -> None:

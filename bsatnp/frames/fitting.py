@@ -1,7 +1,6 @@
 """From a data set to a trained model in one call."""
 
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bsatnp._types import Key, real, whole
+from bsatnp._types import Key, real, typed, whole
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.default import FEW, default_model, default_splits
 from bsatnp.frames.drawing import AbstractSplits, Forecasts, Rows, Stream, generator
@@ -23,14 +22,11 @@ from bsatnp.likelihoods import AbstractHead, GaussianHead
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
 from bsatnp.tasks import Points, Task
-from bsatnp.train import EpochStream, optimizer
+from bsatnp.train import EpochStream
 from bsatnp.train import fit as train
 
 #: Validations of a run, and how many of them in a row may bring nothing before it stops.
 _VALIDATIONS, _PATIENCE = 25, 13
-
-#: One object for each number of steps: another fit of the same shapes, as in cross-validation, is not compiled again.
-_optimizer = functools.lru_cache(maxsize=32)(optimizer)
 
 
 def fit(
@@ -84,9 +80,7 @@ def fit(
         raise ValueError(f"`splits` must be Random, Windows, Forecasts or None, got {type(splits).__name__}.")
     if not isinstance(columns, Columns):
         raise ValueError(f"`columns` must be Columns, got {type(columns).__name__}.")
-    if not isinstance(key, jax.Array):
-        raise ValueError(f"`key` must be a key such as jax.random.key(0), got {key!r}.")
-    hold_key, check_key, model_key, train_key = jax.random.split(key, 4)
+    hold_key, check_key, model_key, train_key = jax.random.split(typed(key), 4)
 
     meaning, index, f, report = _read(data, columns)
     given = default_splits(columns, index) if splits is None else splits
@@ -127,7 +121,6 @@ def fit(
         stream,
         steps=steps,
         key=train_key,
-        optimizer=_optimizer(steps),
         validation=validation,
         validate_every=every,
         log_every=every,

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp._types import Index, Key
+from bsatnp._types import Index, Key, whole
 
 
 def linears(shapes: Sequence[tuple[int, int]], *, key: Key) -> tuple[eqx.nn.Linear, ...]:
@@ -71,10 +71,16 @@ class Identity(eqx.Module):
     """An embedding that passes a component on as it is.
 
     Args:
-        dim: width of the component.
+        n_in: width of the component.
+
+    Raises:
+        ValueError: a width below 1.
     """
 
     n_in: int = eqx.field(static=True)
+
+    def __check_init__(self):
+        whole("n_in", self.n_in)
 
     @property
     def n_out(self) -> int:

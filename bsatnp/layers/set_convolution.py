@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bsatnp._types import Key, whole
+from bsatnp._types import Key, real, whole
 from bsatnp.groups.protocol import wide
 from bsatnp.layers.basic import linears
 from bsatnp.layers.convolution import pointwise
@@ -44,8 +44,9 @@ class Grid(eqx.Module):
                 "`lower`, `spacing` and `size` must have one number for each axis, "
                 f"got {len(self.lower)}, {len(self.spacing)} and {len(self.size)}."
             )
-        if not all(0 < width < math.inf for width in self.spacing):
-            raise ValueError(f"`spacing` must be positive, got {self.spacing}.")
+        for low, width in zip(self.lower, self.spacing, strict=True):
+            real("lower", low, -math.inf)
+            real("spacing", width)
         for n in self.size:
             whole("size", n)
 
@@ -174,7 +175,7 @@ class SetConvolution(eqx.Module):
             first, *rest = (one[0] for one in _factors(axes, points, log_length[None]))
             values = jnp.tensordot(first, values, 1, precision=jax.lax.Precision.HIGHEST)
             for one in rest:
-                values = jnp.einsum("pa,pa...->p...", one, values)
+                values = jnp.einsum("pa,pa...->p...", one, values, precision=jax.lax.Precision.HIGHEST)
             return values
 
         channels = jnp.moveaxis(values, -1, 0).astype(density.dtype)
@@ -189,7 +190,7 @@ class SetConvolution(eqx.Module):
 
 def _factors(axes, points, log_length) -> list[Array]:
     """Weights exp(−d² / 2ℓ²) along each axis, `(channel, point, axis)`, in float32 or wider."""
-    length = jnp.exp(wide(log_length)) + 1e-6
+    points, length = wide(points), jnp.exp(wide(log_length)) + 1e-6
     found = []
     for number, axis in enumerate(axes):
         away = jnp.asarray(axis, points.dtype)[None, :] - points[:, number, None]

@@ -87,7 +87,7 @@ class ConvCNP(AbstractModel):
         for name, size in {"depth": depth, "dim": dim}.items():
             whole(name, size)
         self.head = GaussianHead() if head is None else head
-        self.parts = dict(embed or {})
+        self.parts = dict(sorted((embed or {}).items()))  # as JAX sorts them: their order is that of the channels
         self.grid = grid_between((-2.5, -2.5), (2.5, 2.5), points_per_unit=16) if grid is None else grid
         self.component = component
         extra = sum(part.n_out for part in self.parts.values())

@@ -12,10 +12,13 @@ from bsatnp.pretrained.cards import Card
 #: Where the weights of the package and their cards are.
 WEIGHTS = Path(__file__).parent / "weights"
 
+_NAME = re.compile(r"[a-z0-9-]+-v[1-9]\d*")
+
 
 def names(folder: Path = WEIGHTS) -> tuple[str, ...]:
     """All names, with their versions."""
-    return tuple(sorted((path.stem for path in folder.glob("*.json")), key=_version))
+    stems = (path.stem for path in folder.glob("*.json"))
+    return tuple(sorted((stem for stem in stems if _NAME.fullmatch(stem)), key=_version))
 
 
 def card(name: str, folder: Path = WEIGHTS) -> Card:
@@ -47,10 +50,11 @@ def add(model: Any, name: str, folder: Path = WEIGHTS, **facts: Any) -> Card:
     Raises:
         ValueError: a name without a version, or one that is taken.
     """
-    if not re.fullmatch(r"[a-z0-9-]+-v[1-9]\d*", name):
+    if not _NAME.fullmatch(name):
         raise ValueError(f"`name` must be lower-case words and a version, such as 'gp-bsa-tnp-v1', got {name!r}.")
     if name in names(folder):
         raise ValueError(f"`name` must be new, since weights of a version never change, got {name!r}.")
+    Card(name=name, sha256="", **facts).to_json()  # nothing is written where they make no card
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save(folder / f"{name}.npz", model)
     found = Card(name=name, sha256=hashlib.sha256((folder / f"{name}.npz").read_bytes()).hexdigest(), **facts)

@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from jaxtyping import Float
 
 from bsatnp import devices, metrics, tasks
-from bsatnp._types import Array, Key
+from bsatnp._types import Array, Key, typed, whole
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Task
 
@@ -81,10 +81,10 @@ def evaluate(
         mesh: devices that share every batch, as in `fit`.
 
     Raises:
-        ValueError: `batches` below 1, or no observed target in any of them; see `shared`.
+        ValueError: `batches` below 1, a legacy key, no observed target in any batch; see `prepare` and `shared`.
     """
-    if batches < 1:
-        raise ValueError(f"`batches` must be at least 1, got {batches}.")
+    whole("batches", batches)
+    typed(key)
     total, waiting = metrics.Accumulator(), []
     if mesh is not None:
         mesh = devices.checked(mesh, ("batch",))

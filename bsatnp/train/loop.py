@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import equinox as eqx
@@ -17,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from tqdm import tqdm
 
 from bsatnp import devices
-from bsatnp._types import Array, Key, whole
+from bsatnp._types import Array, Key, typed, whole
 from bsatnp.models.base import AbstractModel, statistics, trainable
 from bsatnp.tasks import Task
 from bsatnp.train.evaluation import evaluate, learned_nll, prepare, shared
@@ -85,9 +84,11 @@ def fit(
             every process makes the same call with the same arguments, and the first of them writes `checkpoint`.
 
     Raises:
-        ValueError: a count below 1, a legacy key, no folder for `checkpoint`, validation batches without observed
-            targets; see `prepare` and `bsatnp.train.evaluation.shared`.
-        CheckpointError: `checkpoint` is of another model, optimiser, key or number of steps.
+        ValueError: a count below 1, a legacy key, validation batches without observed targets; numbers of the model
+            that a device would cut; see `prepare` and `bsatnp.train.evaluation.shared`.
+        OSError: `checkpoint` cannot be written where it is to be.
+        CheckpointError: `checkpoint` is of another model, optimiser, key or number of steps; a part of the model that
+            no file can describe; a file that the first of several processes sees and another does not.
         FloatingPointError: a loss, gradient or validation score that is not finite. The checkpoint stays as it was.
     """
     steps = whole("steps", steps)
@@ -98,10 +99,7 @@ def fit(
     counts = {"validate_every": validate_every, "validation_batches": batches}
     for name, count in (counts | {"log_every": log_every, "checkpoint_every": checkpoint_every}).items():
         whole(name, count)
-    if checkpoint is not None and not Path(checkpoint).absolute().parent.is_dir():
-        raise ValueError(f"`checkpoint` must be in a folder that is there, got {os.fspath(checkpoint)!r}.")
-    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        raise ValueError(f"`key` must be a typed key, as `jax.random.key(0)` gives, got an array of {key.dtype}.")
+    typed(key)
     optimizer = _default_optimizer(steps) if optimizer is None else optimizer
     validation_key = jax.random.fold_in(key, np.uint32(2**32 - 1))  # no step has this number
 
@@ -146,7 +144,7 @@ def fit(
                 if stop and checkpoint is not None and not saves:
                     run.save(now)
     if mesh is not None:
-        now.model, now.best = jax.tree.map(jnp.asarray, devices.fetched((now.model, now.best)))
+        now.model, now.best = devices.over_arrays(jnp.asarray, devices.fetched((now.model, now.best)))
     best = now.model if now.best_nll is None else now.best
     return Fit(now.model, best, now.history, now.step)
 
@@ -165,9 +163,10 @@ def _update(fixed, model, state):
     (value, remembered), gradient = eqx.filter_value_and_grad(objective, has_aux=True)(parameters)
     with relaxed():
         change, state = optimizer.update(gradient, state, parameters)
+        parameters = optax.apply_updates(parameters, change)  # in the types of the parameters
     squares = [jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(gradient)]
     scores = jnp.stack([value.astype(jnp.float32), jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))])
-    after = eqx.combine(remembered, eqx.apply_updates(parameters, change), model), state, scores
+    after = eqx.combine(remembered, parameters, model), state, scores
     return after if mesh is None else eqx.filter_shard(after, NamedSharding(mesh, PartitionSpec()))
 
 

@@ -1,11 +1,17 @@
 """The paper's optimiser: clipped AdamW under a cosine learning rate."""
 
+import functools
+
 import jax.numpy as jnp
 import optax
+
+from bsatnp._types import real, whole
 
 
 def learning_rate(steps: int, *, peak: float = 1e-3, end: float = 1e-5, warmup: int = 0) -> optax.Schedule:
     """A linear warm-up to `peak`, then a cosine that reaches `end` exactly at the last of `steps` updates.
+
+    The first update after the warm-up has the rate `peak`; where there is no other, so has the last.
 
     Args:
         steps: number of updates.
@@ -16,12 +22,9 @@ def learning_rate(steps: int, *, peak: float = 1e-3, end: float = 1e-5, warmup: 
     Raises:
         ValueError: a negative rate, or a warm-up that leaves no update for the cosine.
     """
-    if steps < 1:
-        raise ValueError(f"`steps` must be at least 1, got {steps}.")
-    if not 0 <= warmup < steps:
-        raise ValueError(f"`warmup` must be at least 0 and below the {steps} steps, got {warmup}.")
-    if peak < 0 or end < 0:
-        raise ValueError(f"`peak` and `end` must be at least 0, got {peak} and {end}.")
+    if whole("warmup", warmup, 0) >= whole("steps", steps):
+        raise ValueError(f"`warmup` must be below the {steps} steps, got {warmup}.")
+    peak, end = real("peak", peak, ends=True), real("end", end, ends=True)
 
     def rate(count):
         count = jnp.asarray(count, jnp.float32)
@@ -58,13 +61,23 @@ def optimizer(
         b2: decay of the second moment.
 
     Raises:
-        ValueError: `clip` that is not positive; see `learning_rate` for the rest.
+        ValueError: `clip` that is not positive, a negative `weight_decay`, `b1` or `b2` that are not between 0 and 1;
+            see `learning_rate` for the rest.
 
     **Reference.** The paper's appendix on the experimental setup.
     """
-    if clip <= 0:
-        raise ValueError(f"`clip` must be positive, got {clip}.")
-    rate = learning_rate(steps, peak=peak, end=end, warmup=min(1000, steps // 20) if warmup is None else warmup)
+    steps = whole("steps", steps)
+    warmup = min(1000, steps // 20) if warmup is None else whole("warmup", warmup, 0)
+    numbers = {"peak": real("peak", peak, ends=True), "end": real("end", end, ends=True), "clip": real("clip", clip)}
+    numbers |= {"weight_decay": real("weight_decay", weight_decay, ends=True)}
+    numbers |= {name: real(name, value, 0, 1 - 1e-9, ends=True) for name, value in {"b1": b1, "b2": b2}.items()}
+    return _optimizer(steps, warmup, **numbers)
+
+
+@functools.lru_cache(maxsize=32)
+def _optimizer(steps, warmup, *, peak, end, clip, weight_decay, b1, b2):
+    """One object for equal arguments: another fit of the same shapes, as in cross-validation, is not compiled again."""
+    rate = learning_rate(steps, peak=peak, end=end, warmup=warmup)
     return optax.chain(
         optax.clip_by_global_norm(clip),
         optax.scale_by_adam(b1=b1, b2=b2),

@@ -17,7 +17,7 @@ import optax
 
 from bsatnp import devices
 from bsatnp._types import Key
-from bsatnp.checkpoint import CheckpointError, header, load_state, save_state
+from bsatnp.checkpoint import CheckpointError, check_state, check_writable, header, load_state, save_state
 from bsatnp.models.base import trainable
 
 _Tree = TypeVar("_Tree")
@@ -27,14 +27,22 @@ def copy(tree: _Tree) -> _Tree:
     """The same tree with arrays of its own, so that donating the buffers of one leaves the other alone."""
 
     def one(leaf):
-        if not isinstance(leaf, jax.Array | np.ndarray):
-            return leaf
-        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(jnp.copy(jax.random.key_data(leaf)), impl=jax.random.key_impl(leaf))
-        leaf = jnp.copy(leaf)
+        if isinstance(leaf, np.ndarray | np.generic):
+            _check_host(leaf)
+        leaf = jnp.array(leaf, copy=True)
         return jax.lax.convert_element_type(leaf, leaf.dtype)  # no weak type, which one update would lose
 
-    return jax.tree.map(one, tree)
+    return devices.over_arrays(one, tree)
+
+
+def _check_host(leaf: Any) -> None:
+    """Raise ValueError for an array of a model on the host that a device does not take, or would cut."""
+    kept = leaf.dtype.kind not in "iu" or np.array_equal(leaf, leaf.astype(jnp.zeros((), leaf.dtype).dtype))
+    if leaf.dtype.kind not in "biufcV" or not kept:
+        raise ValueError(
+            f"`model` must hold arrays that a device takes as they are, got {leaf.dtype} on the host"
+            f"{'' if kept else ' that needs x64'}; keep it in a static field or as a device array."
+        )
 
 
 @contextlib.contextmanager
@@ -90,6 +98,8 @@ class Run:
         self._path = path
         self._facts = {}
         if path is not None:
+            check_writable(path)
+            check_state(self._state(self._first))
             self._facts = {
                 "steps": steps,
                 "key": [str(jax.random.key_impl(key)), jax.random.key_data(key).tolist()],
@@ -113,8 +123,15 @@ class Run:
         """The state in the file of the run, or the first state where there is no file.
 
         Raises:
-            CheckpointError: the file is of a run with another model, optimiser, key or number of steps.
+            CheckpointError: the file is of a run with another model, optimiser, key or number of steps, or not every
+                process finds it.
         """
+        now = self._found()
+        if not devices.is_shared(now.step):
+            raise CheckpointError("`checkpoint` must be on a disk that every process sees, got files that differ.")
+        return now
+
+    def _found(self) -> Progress:
         if self._path is None or not Path(self._path).exists():
             return self._first
         state = load_state(self._path, self._state(self._first))

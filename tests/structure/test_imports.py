@@ -39,7 +39,7 @@ ALLOWED = {
         *("_types", "groups", "bias", "layers", "likelihoods", "metrics", "models.base", "models", "tasks"),
         *("train", "predict", "checkpoint", "datasets"),
     },
-    "cli": {"frames", "testing", "likelihoods", "models.base"},
+    "cli": {"_types", "groups", "frames", "testing", "likelihoods", "models.base", "checkpoint"},
     "__main__": {"cli"},
     "simulate": {"_types", "tasks"},
     "datasets": {"_types", "tasks"},
