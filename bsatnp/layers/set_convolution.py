@@ -105,6 +105,7 @@ def grid_between(lower: Sequence[float], upper: Sequence[float], *, points_per_u
         ValueError: bounds that do not fit each other, or fewer than two points on an axis.
     """
     _check_bounds(lower, upper, len(lower))
+    real("points_per_unit", points_per_unit)
     size = tuple(int(points_per_unit * (b - a) + 1e-9) for a, b in zip(lower, upper, strict=True))
     if min(size) < 2:
         raise ValueError(f"`points_per_unit` must give at least 2 points on every axis, got {size}.")

@@ -1,5 +1,7 @@
 """What is saved comes back bit for bit."""
 
+import collections
+import dataclasses
 import functools
 import json
 import zipfile
@@ -13,7 +15,7 @@ import optax
 import pytest
 
 from bsatnp import checkpoint
-from bsatnp.bias import RBFNetwork
+from bsatnp.bias import AbstractBias, RBFNetwork
 from bsatnp.checkpoint import CheckpointError
 from bsatnp.groups import On, Translation
 from bsatnp.likelihoods import CategoricalHead, GaussianHead
@@ -114,6 +116,89 @@ def test_the_paper_model_needs_no_classes(tmp_path, same_bits):
     wider = BSATNP(bias=bias, head=head, key=jax.random.key(0), **sizes)
     with pytest.raises(CheckpointError, match=r"`.*` is float.. \(.*\) in the file, but float.. \(.*\) here"):
         checkpoint.load(tmp_path / "m", like=wider)
+
+
+class Checked(AbstractBias):
+    """A bias whose check holds for one block, and not for the stack of them that a model keeps."""
+
+    weight: jax.Array
+
+    def __check_init__(self):
+        if self.weight.ndim != 1:
+            raise ValueError(f"`weight` must be (head,), got {self.weight.shape}.")
+
+    @property
+    def groups(self):
+        return (On("s", Translation(2)),)
+
+    def __call__(self, p, q):
+        return -jnp.exp(self.weight) * jnp.square(p["s"] - q["s"]).sum()
+
+
+def test_a_stack_of_modules_is_checked_as_each_of_them_is(tmp_path, same_bits):
+    sizes: dict[str, Any] = dict(depth=2, dim=4, heads=2, width=4, embed_sizes=(4,), hidden=4)
+    model = BSATNP(bias=Checked(jnp.zeros(2)), key=jax.random.key(0), **sizes)
+    checkpoint.save(tmp_path / "m", model)
+    assert same_bits(checkpoint.load(tmp_path / "m", classes=(Checked,)), model)
+    wrong = eqx.tree_at(lambda b: b.weight, Checked(jnp.zeros(2)), jnp.zeros(()))
+    checkpoint.save(tmp_path / "m", wrong)
+    with pytest.raises(CheckpointError, match="`weight` must be"):
+        checkpoint.load(tmp_path / "m", classes=(Checked,))
+
+
+def test_the_order_of_a_dictionary_means_nothing(tmp_path, same_bits):
+    class Named(eqx.Module):
+        parts: dict
+
+    one, other = (Named({name: jnp.full(2, ord(name)) for name in names}) for names in ("ab", "ba"))
+    checkpoint.save(tmp_path / "m", one)
+    assert same_bits(checkpoint.load(tmp_path / "m", like=other), one)
+    with pytest.raises(CheckpointError, match=r"`parts` holds \['a', 'b'\] in the file, but \['b', 'c'\] here"):
+        checkpoint.load(tmp_path / "m", like=Named({"c": jnp.zeros(2), "b": jnp.zeros(2)}))
+
+
+def test_a_replaced_file_keeps_its_mode_and_names_may_be_long(tmp_path, everything):
+    path = tmp_path / ("m" * 250)
+    checkpoint.save(path, everything())
+    path.chmod(0o600)
+    checkpoint.save(path, everything())
+    assert path.stat().st_mode & 0o777 == 0o600 and list(tmp_path.iterdir()) == [path]
+    checkpoint.check_writable(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{1: 10}, collections.OrderedDict(a=1), collections.Counter("a"), 1j, b"a", collections.deque([1])],
+    ids=lambda part: type(part).__name__,
+)
+def test_a_state_loses_no_values(tmp_path, part):
+    with pytest.raises(CheckpointError, match="`part` must be an array, a plain value"):
+        checkpoint.save_state(tmp_path / "state", {"part": part})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_attributes_beside_the_fields_are_refused(tmp_path):
+    @dataclasses.dataclass(frozen=True)
+    class Area:
+        side: float
+
+        def __post_init__(self):
+            object.__setattr__(self, "squared", self.side**2)
+
+        @functools.cached_property
+        def twice(self):
+            return 2 * self.side
+
+    class Holds(eqx.Module):
+        area: Any = eqx.field(static=True)
+
+    area = Area(2.0)
+    assert area.twice == 4.0
+    with pytest.raises(
+        CheckpointError, match=r"`area` must hold nothing but its fields to be saved, got \['squared'\]"
+    ):
+        checkpoint.save(tmp_path / "m", Holds(area))
 
 
 def test_d2_training_state_with_typed_keys_and_closures(tmp_path, everything, same_bits):

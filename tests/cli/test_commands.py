@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 
+import equinox as eqx
 import jax
 import numpy as np
 import pandas as pd
@@ -15,8 +16,10 @@ import bsatnp
 from bsatnp import frames
 from bsatnp.cli import main
 from bsatnp.cli.options import columns, parser
+from bsatnp.layers import Identity
 from bsatnp.likelihoods import NegativeBinomialHead
-from tests.frames.conftest import soil_data, untrained
+from bsatnp.models import BSATNP
+from tests.frames.conftest import SMALL, soil_data, untrained
 
 FIT = "--values zinc acid --log zinc --space x y --covariates elev --categories soil --quiet"
 
@@ -115,6 +118,18 @@ def test_check_tells_what_a_file_holds(folder, capsys):
         assert words in said, words
 
 
+def test_check_names_what_has_no_invariance(folder, capsys):
+    """A model of one's own that embeds the places is not said to be unchanged under their shifts."""
+    fitted = frames.load(folder / "soil.bsatnp")
+    assert fitted.context is not None
+    embed = {name: Identity(fitted.context.index[name].shape[1]) for name in ("s", "x")}
+    model = BSATNP(embed=embed, head=fitted.model.head, **SMALL, key=jax.random.key(0))
+    eqx.tree_at(lambda f: f.model, fitted, model).save(folder / "embeds.bsatnp")
+    assert main(["check", f"{folder}/embeds.bsatnp"]) == 0
+    said = capsys.readouterr().out
+    assert "no invariance to check of s" in said and "unchanged" not in said
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [
@@ -127,6 +142,28 @@ def test_check_tells_what_a_file_holds(folder, capsys):
         ("fit soil.csv --values zinc --space x y --horizon 3 --out m", "`--horizon` and `--history` need `--forward`"),
         ("fit soil.csv --values zinc --phase x half --out m", "`--phase` must end in a number, got 'half'."),
         ("fit soil.csv --values zinc --space x y --likelihood poisson --out m", "whole numbers from 0 up"),
+        (
+            "fit soil.csv --values zinc --space x y --out soil.csv",
+            "`--out` must not be a file that is read, got 'soil.csv'",
+        ),
+        ("fit soil.csv --values zinc --space x y --out .", "'.' must be the name of a file, got a folder."),
+        ("fit soil.csv --values zinc --space x y --horizon 0 --out m", "`--horizon` and `--history` need `--forward`"),
+        (
+            "fit soil.csv --values zinc --space x y --seed -1 --out m",
+            "`--seed` must lie between 0 and 4294967295, got -1",
+        ),
+        ("predict soil.bsatnp soil.csv --out ./soil.csv", "`--out` must not be a file that is read"),
+        ("predict soil.bsatnp soil.csv --out none/m.csv", "There is no folder"),
+        ("check soil.bsatnp --context none.csv", "`--context` needs data to score the model on, got none."),
+        ("check soil.bsatnp --examples -3", "`--examples` must be at least 0, got -3."),
+        ("fit soil.csv --values zinc --space x y --out soil.csv", "`--out` must not be a file that is read, got 'soil"),
+        ("fit soil.csv --values zinc --space x y --out .", "'.' must be the name of a file, got a folder."),
+        ("fit soil.csv --values zinc --space x y --horizon 0 --out m", "`--horizon` and `--history` need `--forward`"),
+        ("fit soil.csv --values zinc --space x y --seed -1 --out m", "`--seed` must lie between 0 and 4294967295, got"),
+        ("predict soil.bsatnp soil.csv --out ./soil.csv", "`--out` must not be a file that is read"),
+        ("predict soil.bsatnp soil.csv --out none/m.csv", "There is no folder"),
+        ("check soil.bsatnp --context none.csv", "`--context` needs data to score the model on, got none."),
+        ("check soil.bsatnp --examples -3", "`--examples` must be at least 0, got -3."),
         ("check soil.bsatnp soil.csv --examples 0", "`data` must be new to be scored, got 57 rows"),
         ("fit soil.csv --values zinc", "The following arguments are required: --out; see `bsatnp fit --help`."),
         ("fit bad.csv --values zinc --space x y --out m", "'bad.csv' cannot be read as csv: "),

@@ -109,6 +109,8 @@ def test_missing_and_unknown_names_are_listed(name):
         ("tetnp_s2", {"groups": {}}, "`groups` must name at least one component, got none"),
         ("tetnp_s2", {"groups": {"s": Euclidean(2)}}, r"expected shape \(5, 128, 9\), got \(5, 128, 10\)"),
         ("pttetnp_s2", {"groups": {"s": Euclidean(2)}}, "`group` must be made of translations"),
+        ("tetnp_s2", {}, r"`options` of this architecture must have \['groups'\], got \[\]"),
+        ("tnpd_s2", {"heads": 4}, r"`options` of this architecture must have \['embed'\], got \['heads'\]"),
     ],
 )
 def test_options_that_do_not_fit(name, options, says):
@@ -120,6 +122,30 @@ def test_options_that_do_not_fit(name, options, says):
 def test_another_architecture_is_refused():
     with pytest.raises(ValueError, match=r"`params` must be those of a model with `KRBlock_0` or .*, got \['other'\]"):
         from_dl4bi({"other": {"kernel": np.zeros(3)}})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda p: p.update(embed_f=[np.zeros(3)]), r"nested dictionaries of arrays of floats, got another at embed_f"),
+        (lambda p: p.update(embed_f={"Dense_0": {"bias": np.zeros(3, int)}}), "got another at embed_f/Dense_0/bias"),
+        (lambda p: p.update(embed_f={"Dense_0": {"bias": np.full(3, np.nan)}}), "must be finite, got embed_f/Dense_0"),
+        (lambda p: p.update(encoder={"norm": {"bias": np.zeros(3)}}), "must hold at least one block, got"),
+    ],
+)
+def test_parameters_that_are_none(change, says):
+    params: dict = {name: {"Dense_0": {"bias": np.zeros(3)}} for name in ("embed_f", "encoder", "decoder")}
+    change(params)
+    with pytest.raises(ValueError, match=says):
+        from_dl4bi(params, **PLANE)
+
+
+def test_a_second_set_of_pseudo_tokens_is_refused():
+    _, params = load("pttetnp_s2")
+    for name in ("pseudo_tokens", "pseudo_locs"):
+        params["encoder"][name] = np.concatenate([params["encoder"][name]] * 2)
+    with pytest.raises(ValueError, match="`params` must hold one set of pseudo-tokens"):
+        from_dl4bi(params, **PLANE)
 
 
 def test_rates_below_zero_are_refused():

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bsatnp.layers import Grid, grid_between
+from bsatnp.layers import Grid, Identity, SetConvolution, grid_between
 from bsatnp.layers.convolution import by_fourier, by_windows
 from bsatnp.models import ConvCNP
 from bsatnp.models.base import count_parameters
@@ -57,6 +57,25 @@ def test_coordinates_of_half_precision_compute_in_float32(model, kind):
         for to in (kind, jnp.float32)
     )
     assert close(ONE(model, *half), ONE(model, *whole), atol=1e-6)
+
+
+def test_a_set_convolution_does_not_round_the_grid_to_the_type_of_the_points():
+    layer = SetConvolution(1, 2, length=0.7, key=jax.random.key(0))
+    axes = [100 + np.arange(9) / 4]
+    points = jnp.asarray([[100], [101], [102]], jnp.bfloat16)
+    expected, found = (layer.from_grid(axes, jnp.ones((9, 1)), p) for p in (points.astype(float), points))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_embeddings_are_channels_in_an_order_of_their_own():
+    """JAX sorts the keys of dictionaries whenever it takes a model apart."""
+    model = small(embed={"z": Identity(1), "a": Identity(1)})
+    rng = np.random.default_rng(0)
+    ctx, tgt = (
+        Points({"s": rng.uniform(-1, 1, (5, 2)), "z": rng.normal(size=(5, 1)), "a": rng.normal(size=(5, 1))}, f)
+        for f in (rng.normal(size=(5, 1)), None)
+    )
+    assert close(model(ctx, tgt), predict(model, ctx, tgt), atol=1e-5)
 
 
 def test_the_papers_sizes():
@@ -225,7 +244,10 @@ def test_dates_on_a_line():
         (lambda: small().with_grid(Grid((0.0,), (1.0,), (3,))), "`grid` must have the spacing"),
         (lambda: small().with_grid(Grid((0.0, 0.0), (1.0, 2.0), (3, 3))), "`grid` must have the spacing"),
         (lambda: Grid((0.0,), (1.0, 1.0), (3,)), "must have one number for each axis, got 1, 2 and 1"),
-        (lambda: Grid((0.0,), (0.0,), (3,)), r"`spacing` must be positive, got \(0.0,\)"),
+        (lambda: Grid((0.0,), (0.0,), (3,)), r"`spacing` must be positive, got 0.0"),
+        (lambda: Grid((np.nan,), (1.0,), (2,)), "`lower` must be finite, got nan"),
+        (lambda: grid_between((0.0,), (1.0,), points_per_unit=np.inf), "`points_per_unit` must be positive, got inf"),
+        (lambda: Identity(0), "`n_in` must be at least 1, got 0"),
         (lambda: Grid((0.0,), (1.0,), (0,)), r"`size` must be at least 1, got 0"),
         (lambda: grid_between((0.0,), (1.0,), points_per_unit=1), "must give at least 2 points"),
         (lambda: PLANE.covering((0.0,), (1.0,)), "`lower` and `upper` must have 2 numbers, got 1 and 1"),

@@ -71,6 +71,16 @@ def test_unknown_names_and_other_files_are_refused(shelf):
         pretrained.load("lines", shelf)
 
 
+def test_facts_that_make_no_card_leave_nothing_and_other_files_are_no_names(shelf):
+    before = sorted(shelf.iterdir())
+    for facts in (FACTS | {"hue": "red"}, FACTS | {"budget": {"steps": float("nan")}}):
+        with pytest.raises((TypeError, ValueError)):
+            pretrained.add(model(), "lines-v11", shelf, **facts)
+    assert sorted(shelf.iterdir()) == before
+    (shelf / "notes.json").write_text("{}")
+    assert pretrained.names(shelf) == ("lines-v2", "lines-v10")
+
+
 def test_there_are_weights_and_each_file_has_its_card():
     assert pretrained.names()
     assert {path.stem for path in pretrained.WEIGHTS.glob("*.npz")} == set(pretrained.names())

@@ -43,6 +43,8 @@ def test_many_batches_are_all_counted(line, stream):
 def test_arguments_are_checked(line, stream):
     with pytest.raises(ValueError, match="`batches` must be at least 1, got 0"):
         evaluate(line(), stream, batches=0, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="`key` must be one typed key"):
+        evaluate(line(), stream, batches=1, key=jax.random.PRNGKey(0))
     one = jax.tree.map(lambda leaf: leaf[0], stream(0, key=jax.random.key(0)))
     with pytest.raises(
         ValueError, match=r"`task` must be a batch with axes \(batch, point\), got a mask of shape \(5,\)"

@@ -1,5 +1,7 @@
 """The loop: what it minimises, what it records, what it leaves alone."""
 
+import collections
+import pathlib
 import warnings
 from typing import Any
 
@@ -10,12 +12,24 @@ import numpy as np
 import optax
 import pytest
 
+from bsatnp.checkpoint import CheckpointError
 from bsatnp.likelihoods import AbstractHead
 from bsatnp.models import AbstractModel
 from bsatnp.tasks import Task
 from bsatnp.train import EpochStream, evaluate, fit, mean_nll, optimizer
+from tests.train.conftest import Line
 
 SGD = optax.sgd(0.01)
+
+
+class Holder(Line):
+    """A line that holds something more."""
+
+    part: Any
+
+    def __init__(self, part):
+        super().__init__(key=jax.random.key(0))
+        self.part = part
 
 
 def test_learns_a_plane(line, stream):
@@ -276,13 +290,98 @@ def test_host_batches_are_checked(line, host_stream):
         ({"log_every": 0}, "`log_every` must be at least 1, got 0"),
         ({"validate_every": -1}, "`validate_every` must be at least 1, got -1"),
         ({"steps": True}, "`steps` must be a whole number, got True"),
-        ({"checkpoint": "nowhere/run.npz"}, "`checkpoint` must be in a folder that is there, got 'nowhere/run.npz'"),
-        ({"key": jax.random.PRNGKey(0)}, "`key` must be a typed key"),
+        ({"key": jax.random.PRNGKey(0)}, "`key` must be one typed key.*got an array of uint32"),
+        ({"key": jax.random.split(jax.random.key(0))}, r"`key` must be one typed key.*\(2,\)"),
     ],
 )
 def test_arguments_are_checked(line, stream, arguments, message):
     with pytest.raises(ValueError, match=message):
         fit(line(), stream, **_with(arguments))
+
+
+@pytest.mark.parametrize(
+    ("path", "error"), [("nowhere/run.npz", FileNotFoundError), (".", IsADirectoryError), ("run.npz", PermissionError)]
+)
+def test_a_checkpoint_that_cannot_be_written_stops_the_run_before_its_first_step(
+    line, path, error, tmp_path, monkeypatch
+):
+    if error is PermissionError:  # also for a user who may write everywhere
+        monkeypatch.setattr(pathlib.Path, "touch", _refuse)
+    never = lambda step, *, key: pytest.fail("no step is made")  # noqa: E731
+    with pytest.raises(error, match=path.strip(".") or "folder"):
+        fit(line(), never, steps=1, key=jax.random.key(0), checkpoint=tmp_path / path, progress=False)
+
+
+def _refuse(*_, **__):
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_model_that_no_file_can_hold_stops_the_run_before_its_first_step(tmp_path):
+    model = Holder(collections.OrderedDict(a=1))
+    never = lambda step, *, key: pytest.fail("no step is made")  # noqa: E731
+    with pytest.raises(CheckpointError, match="`model/part` must be"):
+        fit(model, never, steps=1, key=jax.random.key(0), checkpoint=tmp_path / "run.npz", progress=False)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_half_precision_stays_and_goes_on(line, stream, kind, tmp_path, same_bits):
+    def halved(tree):
+        return jax.tree.map(lambda leaf: leaf.astype(kind) if eqx.is_inexact_array(leaf) else leaf, tree)
+
+    half, whole_stream = halved(line()), stream
+    stream = lambda step, *, key: halved(whole_stream(step, key=key))  # noqa: E731
+    arguments: dict[str, Any] = dict(steps=4, key=jax.random.key(0), optimizer=optimizer(4), log_every=2)
+    arguments |= {"progress": False}
+    whole = fit(half, stream, **arguments)
+    assert whole.model.weight.dtype == kind and not same_bits(whole.model, half)
+    path = tmp_path / "run.npz"
+    fit(half, stream, checkpoint=path, callbacks=[lambda *_: True], **arguments)
+    assert same_bits(fit(half, stream, checkpoint=path, **arguments).model, whole.model)
+
+
+class Extras(eqx.Module):
+    """What a model may hold beside its numbers."""
+
+    function: Any = jax.nn.relu
+    text: str = "s"
+    number: int = 3
+    key: Any = None
+
+
+def test_a_mesh_gives_back_what_is_no_array(stream):
+    model = Holder(Extras(key=jax.random.key(7)))
+    arguments: dict[str, Any] = dict(steps=2, key=jax.random.key(0), optimizer=SGD, progress=False)
+    alone = fit(model, stream, **arguments).model
+    over = fit(model, stream, mesh=jax.make_mesh((1,), ("batch",)), **arguments).model
+    for found in (alone, over):
+        assert found.part.function is jax.nn.relu and (found.part.text, found.part.number) == ("s", 3)
+        assert found.part.key == jax.random.key(7)
+    np.testing.assert_allclose(over.weight, alone.weight, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "says"),
+    [(np.array([2**40 + 1]), "int64 on the host that needs x64"), (np.array(["2024"], "M8[D]"), r"datetime64\[D\]")],
+)
+def test_host_arrays_that_a_device_would_cut_are_refused(stream, leaf, says):
+    if leaf.dtype.kind == "i" and jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        pytest.skip("with x64 the number is kept")
+
+    with pytest.raises(ValueError, match=f"`model` must hold arrays that a device takes as they are, got {says}"):
+        fit(Holder(leaf), stream, steps=1, key=jax.random.key(0), progress=False)
+
+
+def test_equal_optimisers_are_one_and_a_second_run_compiles_nothing(line, stream):
+    assert optimizer(7) is optimizer(7, peak=1e-3) and optimizer(7) is not optimizer(7, clip=1.0)
+    traced = []
+
+    def loss(model, task):
+        traced.append(1)
+        return mean_nll(model, task)
+
+    for seed in range(2):
+        fit(line(), stream, steps=2, key=jax.random.key(seed), loss=loss, progress=False)
+    assert len(traced) == 1
 
 
 def _with(changes: dict[str, Any]) -> dict[str, Any]:

@@ -60,9 +60,14 @@ def test_updates_are_clipped_adamw(scale):
     ("arguments", "message"),
     [
         ({"steps": 0}, "`steps` must be at least 1, got 0"),
-        ({"steps": 5, "warmup": 5}, "`warmup` must be at least 0 and below the 5 steps, got 5"),
+        ({"steps": 5, "warmup": 5}, "`warmup` must be below the 5 steps, got 5"),
+        ({"steps": 5, "warmup": -1}, "`warmup` must be at least 0, got -1"),
         ({"steps": 5, "clip": 0.0}, "`clip` must be positive, got 0.0"),
-        ({"steps": 5, "end": -1.0}, "`peak` and `end` must be at least 0"),
+        ({"steps": 5, "clip": float("nan")}, "`clip` must be positive, got nan"),
+        ({"steps": 5, "peak": float("nan")}, "`peak` must be at least 0 and finite, got nan"),
+        ({"steps": 5, "end": -1.0}, "`end` must be at least 0"),
+        ({"steps": 5, "weight_decay": -1.0}, "`weight_decay` must be at least 0"),
+        ({"steps": 5, "b2": 1.0}, "`b2` must lie between 0 and 1, got 1.0"),
     ],
 )
 def test_arguments_are_checked(arguments, message):
