@@ -3,6 +3,7 @@
 Arguments: the coordinator's address, the number of this process, a folder.
 """
 
+import pathlib
 import sys
 
 import jax
@@ -22,6 +23,11 @@ if __name__ == "__main__":
     run = {"steps": 3, "key": jax.random.key(0), "progress": False, "optimizer": registry.plain_descent()}
     run |= {"validation": eight.stream, "validation_batches": 2, "checkpoint": f"{FOLDER}/state.npz"}
     result = bsatnp.fit(registry.biased(), eight.stream, mesh=among, **run)
+    if NUMBER == 1:  # which does not see the state that the first has written
+        (pathlib.Path(FOLDER) / "elsewhere").mkdir()
+        run["checkpoint"] = f"{FOLDER}/elsewhere/state.npz"
+    said = eight.refused(lambda: bsatnp.fit(registry.biased(), eight.stream, mesh=among, **run))
+    assert "must be on a disk that every process sees" in said, said
     ctx, tgt = eight.points(50), eight.points(30, values=False)
     answers = [
         predict(result.best, ctx, tgt, mesh=jax.make_mesh(shape, axes))
