@@ -48,7 +48,9 @@ def write(path: str | os.PathLike, head: dict, arrays: Mapping[str, np.ndarray])
     text = json.dumps({"format": _MAGIC, "version": FORMAT_VERSION} | head, allow_nan=False)
     if _HEADER in arrays or any("\0" in name for name in arrays):
         raise CheckpointError(f"No array may be called {_HEADER!r} or have a null character in its name.")
-    if any(len(f"{name}.npy".encode("utf-8", "surrogatepass")) > 65535 for name in arrays):
+    if broken := [name for name in arrays if name != name.encode("utf-8", "replace").decode()]:
+        raise CheckpointError(f"No array may have half a character in its name, got {broken[0]!r}.")
+    if any(len(f"{name}.npy".encode()) > 65535 for name in arrays):
         raise CheckpointError("No array may have a name of more than 65,531 bytes, got one that is longer.")
     members = {_HEADER: np.frombuffer(text.encode("ascii"), np.uint8), **arrays}
     target = Path(os.path.realpath(path))

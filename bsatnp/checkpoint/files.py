@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import reprlib
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ def load(path: str | os.PathLike, *, like: Any = None, classes: Iterable[Any] = 
     Raises:
         CheckpointError: the file is truncated, foreign, newer, of another kind, or disagrees with `like` (the first
             difference is named); it needs a class that is not of `bsatnp`, of `equinox.nn`, or among `classes`.
+        ValueError: `classes` are not classes and functions.
     """
     return _load(path, "model", like, classes)
 
@@ -94,10 +96,12 @@ def _save(path: str | os.PathLike, kind: str, tree: Any, extra: dict | None, *, 
     extra = {} if extra is None else extra
     try:
         same = isinstance(extra, dict) and json.loads(json.dumps(extra, allow_nan=False)) == extra
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         same = False
     if not same:
-        raise CheckpointError(f"`extra` must be a JSON object (string keys, lists, finite numbers), got {extra!r}.")
+        raise CheckpointError(
+            f"`extra` must be a JSON object (string keys, lists, finite numbers), got {reprlib.repr(extra)}."
+        )
     try:
         package = importlib.metadata.version("bsatnp")
     except importlib.metadata.PackageNotFoundError:
@@ -107,6 +111,7 @@ def _save(path: str | os.PathLike, kind: str, tree: Any, extra: dict | None, *, 
 
 
 def _load(path: str | os.PathLike, kind: str, like: Any, classes: Iterable[Any]) -> Any:
+    known = known_names(classes)
     with reading(path) as file:
         head = read_header(file)
         if head["kind"] != kind:
@@ -116,4 +121,4 @@ def _load(path: str | os.PathLike, kind: str, like: Any, classes: Iterable[Any])
             if sentence := difference(head["tree"], expected, fixed=kind == "model"):
                 raise CheckpointError(sentence)
         arrays = read_arrays(file, list(array_nodes(head["tree"])))
-        return rebuild(head["tree"], arrays, known_names(classes), like)
+        return rebuild(head["tree"], arrays, known, like)

@@ -250,6 +250,9 @@ def known_names(classes: Iterable[Any]) -> dict[str, Any]:
                 table[_name(value)] = value
     table = {name: value for name, value in table.items() if name not in shared}
     table |= {f"equinox.nn.{n}": v for n, v in vars(eqx.nn).items() if isinstance(v, type) and not n.startswith("_")}
+    classes = [classes] if isinstance(classes, type) else list(classes)
+    if wrong := [value for value in classes if not isinstance(value, type | types.FunctionType)]:
+        raise ValueError(f"`classes` must be classes and functions, got {wrong[0]!r}.")
     for value in classes:
         table |= {_name(value): value, value.__name__: value}
     return table

@@ -202,11 +202,12 @@ def _nested(levels):
     ("part", "message"),
     [
         ({"a" * 70_000: jnp.ones(1)}, "No array may have a name of more than 65,531 bytes"),
+        ({"\ud800": jnp.ones(1)}, "No array may have half a character in its name"),
         (_nested(100), "must be nested no deeper than 64 levels to be saved"),
         (np.ma.array([1.0, 2.0], mask=[False, True]), "`table/x` must be a plain array to be saved, got a masked one"),
         (10**5000, "`table/x` must be a number of at most 4096 bits"),
     ],
-    ids=["long name", "deep", "masked array", "long number"],
+    ids=["long name", "half a character", "deep", "masked array", "long number"],
 )
 def test_parts_that_no_file_gives_back(tmp_path, everything, part, message):
     """Said when they are saved, in the package's own words; the file that was there stays."""

@@ -61,7 +61,10 @@ def test_extra_is_kept_and_must_be_json(tmp_path, everything):
     checkpoint.save(tmp_path / "m", everything(), extra=extra)
     head = checkpoint.header(tmp_path / "m")
     assert head["extra"] == extra and head["version"] == checkpoint.FORMAT_VERSION == 1
-    for wrong in ({"a": (1, 2)}, {"a": float("nan")}, {1: "a"}, {"a": np.float32(1)}):
+    deep: dict = {}
+    for _ in range(10_000):
+        deep = {"a": deep}
+    for wrong in ({"a": (1, 2)}, {"a": float("nan")}, {1: "a"}, {"a": np.float32(1)}, deep):
         with pytest.raises(CheckpointError, match="`extra` must be a JSON object"):
             checkpoint.save(tmp_path / "m", everything(), extra=wrong)  # pyright: ignore
     assert checkpoint.header(tmp_path / "m")["extra"] == extra, "a failed save must leave the file"
@@ -91,6 +94,8 @@ def test_numpy_scalars_dates_and_named_functions(tmp_path, same_bits):
     checkpoint.save(tmp_path / "m", model)
     with pytest.raises(CheckpointError, match="function .*_double, which must be passed in `classes`"):
         checkpoint.load(tmp_path / "m", classes=(Odd,))
+    with pytest.raises(ValueError, match="`classes` must be classes and functions, got 3"):
+        checkpoint.load(tmp_path / "m", classes=(Odd, 3))
     loaded = checkpoint.load(tmp_path / "m", classes=(Odd, _double))
     assert same_bits((loaded.scalar, loaded.dates), (model.scalar, dates)) and loaded.kind == np.int8
     assert loaded.function is _double
