@@ -7,6 +7,7 @@ unpack them yourself; `load` reads the twelve `PRSA_Data_<station>_<from>-<to>.c
 import csv
 import gzip
 import math
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,8 @@ def load(path: str | Path) -> Beijing:
 
     Raises:
         FileNotFoundError: no such folder, or a station without a file.
-        ValueError: a file without the expected columns, with a value that is no number, or for a station twice.
+        ValueError: a file without the expected columns, that is cut, with a value that is no number or no date; a
+            station twice.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -137,9 +139,7 @@ def load(path: str | Path) -> Beijing:
         complete &= ~np.isnan(columns[name])
     if not complete.any():
         raise ValueError(f"'{folder}' must hold rows without missing values, got none in {sum(n_rows)} rows.")
-    year, month, day, hour = (columns[name][complete].astype(np.int64) for name in _TIME)
-    date = ((year - 1970) * 12 + month - 1).astype("datetime64[M]").astype("datetime64[D]") + (day - 1)
-    time = date.astype("datetime64[s]") + hour * np.timedelta64(3600, "s")
+    time = _times(*(columns[name][complete] for name in _TIME))
     station = station[complete]
     order = np.lexsort((station, time))
     return Beijing(
@@ -154,13 +154,32 @@ def load(path: str | Path) -> Beijing:
     )
 
 
+def _times(year: np.ndarray, month: np.ndarray, day: np.ndarray, hour: np.ndarray) -> np.ndarray:
+    """Seconds since 1970 from the columns of the files.
+
+    Raises:
+        ValueError: no day of the calendar, or no hour.
+    """
+    given = np.column_stack((year, month, day, hour))
+    first = ((given[:, 0] - 1970) * 12 + given[:, 1] - 1).astype(np.int64).astype("datetime64[M]")
+    date = first.astype("datetime64[D]") + (given[:, 2] - 1).astype(np.int64)
+    good = (given == np.round(given)).all(1) & (1 <= month) & (month <= 12) & (0 <= hour) & (hour <= 23)
+    good &= date.astype("datetime64[M]") == first
+    if not good.all():
+        raise ValueError(f"Columns {_TIME} must be a day and an hour, got {given[np.argmin(good)].tolist()}.")
+    return date.astype("datetime64[s]") + hour.astype(np.int64) * np.timedelta64(3600, "s")
+
+
 def _table(file: Path, wanted: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The wanted columns of a CSV file, as text."""
     opener = gzip.open if file.name.endswith(".gz") else open
-    with opener(file, "rt", encoding="utf-8-sig", newline="") as handle:
-        reader = csv.reader(handle)
-        header = next(reader, [])
-        rows = [row for row in reader if row]
+    try:
+        with opener(file, "rt", encoding="utf-8-sig", newline="") as handle:
+            reader = csv.reader(handle)
+            header = next(reader, [])
+            rows = [row for row in reader if row]
+    except (EOFError, gzip.BadGzipFile, UnicodeDecodeError, csv.Error, zlib.error) as error:
+        raise ValueError(f"'{file.name}' cannot be read to its end: {error}; {_SOURCE}.") from error
     missing = [name for name in wanted if name not in header]
     if missing:
         raise ValueError(f"'{file.name}' must have the columns {missing}, got {header}; {_SOURCE}.")
@@ -175,7 +194,10 @@ def _table(file: Path, wanted: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def _numbers(file: Path, name: str, texts: Iterable[str]) -> np.ndarray:
     try:
-        return np.array([math.nan if text in _MISSING else float(text) for text in texts])
+        numbers = np.array([math.nan if text in _MISSING else float(text) for text in texts])
+        if np.isinf(numbers).any():
+            raise ValueError("infinite")
+        return numbers
     except ValueError as error:
         raise ValueError(f"Column '{name}' of '{file.name}' must hold numbers or NA: {error}.") from None
 
@@ -194,6 +216,8 @@ def _locations(file: Path, stations: Sequence[str]) -> np.ndarray:
     known = STATIONS
     if file.exists():
         texts = _table(file, ("station", "latitude", "longitude"))
+        if len(set(texts["station"])) < len(texts["station"]):
+            raise ValueError(f"'{file.name}' must give each station once, got {sorted(texts['station'])}.")
         degrees = (_numbers(file, name, texts[name]) for name in ("latitude", "longitude"))
         known = dict(zip(texts["station"], zip(*degrees, strict=True), strict=True))
     absent = [name for name in stations if name not in known]

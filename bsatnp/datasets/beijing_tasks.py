@@ -178,6 +178,8 @@ def station_mean(task: Task) -> np.ndarray:
 def residual_std(predict: Callable[[Task], np.ndarray], tasks: Iterable[Task]) -> np.ndarray:
     """Root mean square error of `predict` over `tasks`, `(out,)`: with training tasks, a baseline's Gaussian width."""
     errors = [np.asarray(task.tgt.f) - predict(task) for task in tasks]
+    if not errors:
+        raise ValueError("`tasks` must hold at least one task, got none.")
     return np.sqrt(np.mean(np.concatenate(errors) ** 2, axis=0))
 
 
@@ -185,5 +187,7 @@ def _same_station(task: Task) -> np.ndarray:
     """Which context rows are at the place of each target, or all rows for a place without any, `(tgt, ctx)`."""
     ctx, tgt = np.asarray(task.ctx.index["s"]), np.asarray(task.tgt.index["s"])
     usable = np.asarray(task.ctx.usable)
+    if usable.ndim != 1 or not usable.any():
+        raise ValueError("`task` must be one task with a known value in its context, got a batch, or none.")
     same = (ctx[None] == tgt[:, None]).all(-1) & usable
     return np.where(same.any(1, keepdims=True), same, usable)

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from bsatnp._types import whole
+
 #: Standard gravity, m/s²: elevation is geopotential over it.
 GRAVITY = 9.80665
 
@@ -26,6 +28,8 @@ _NAMES = {
 }
 _SUFFIXES = {".nc": None, ".nc4": None, ".cdf": None, ".grib": "cfgrib", ".grib2": "cfgrib", ".grb": "cfgrib"}
 _SOURCE = "get it with `bsatnp.datasets.era5.download`, or from https://cds.climate.copernicus.eu"
+_METRES = ("m", "metre", "metres", "meter", "meters")
+_GEOPOTENTIAL = ("m**2 s**-2", "m2 s-2", "m^2 s^-2", "m2/s2", "m^2/s^2", "m**2/s**2", "J kg-1", "J kg**-1", "J/kg")
 _CELSIUS = ("C", "degC", "°C", "celsius", "Celsius")
 
 
@@ -101,10 +105,12 @@ class Era5:
 
 def _between(values: np.ndarray, low: float, high: float) -> tuple[np.ndarray, bool]:
     """Which values of a rising lattice lie in an interval, and whether they reach its ends to within a cell."""
-    inside = (values >= low - 1e-6) & (values <= high + 1e-6)
-    cell = np.diff(values).max(initial=0.0)
-    reach = inside.any() and values[inside][0] < low + cell - 1e-6 and values[inside][-1] > high - cell + 1e-6
-    return inside, bool(reach)
+    steps = np.diff(values)
+    cell = float(np.median(steps)) if len(steps) else 0.0
+    slack = max(1e-6, 1e-3 * cell)  # files hold float32
+    inside = (values >= low - slack) & (values <= high + slack)
+    reach = inside.any() and values[inside][0] < low + cell - slack and values[inside][-1] > high - cell + slack
+    return inside, bool(reach and (np.diff(values[inside]) < 1.5 * cell).all())
 
 
 def _span(values: np.ndarray) -> str:
@@ -205,7 +211,9 @@ def _lattice(source: Path, data: Any) -> tuple[tuple[np.ndarray, np.ndarray], tu
     orders = np.argsort(latitude), np.argsort(longitude)
     rising = latitude[orders[0]], longitude[orders[1]]
     for kind, values in zip(("latitude", "longitude"), rising, strict=True):
-        if not np.isfinite(values).all() or (np.diff(values) < 1e-6).any():
+        if not (np.abs(values) <= (90.001 if kind == "latitude" else 180)).all():
+            raise ValueError(f"'{source.name}' must have a {kind} in degrees, got {values[0]:g} to {values[-1]:g}.")
+        if (np.diff(values) < 1e-6).any():
             raise ValueError(f"'{source.name}' must have one {kind} for each row of its lattice, got some twice.")
     return rising, orders
 
@@ -239,13 +247,17 @@ def _temperature(source: Path, data: Any, name: str, order: Any) -> tuple[np.nda
     unit = str(data[name].attrs.get("units", "K"))
     if unit != "K" and unit not in _CELSIUS:
         raise ValueError(f"Variable '{name}' of '{source.name}' must be in K or °C, got '{unit}'.")
+    if data[time].dtype.kind not in "MO":  # objects are dates of other calendars
+        raise ValueError(f"'{source.name}' must have dates as '{time}', got {data[time].dtype} without a unit of time.")
     return data[time].values.astype("datetime64[s]"), values + np.float32(0 if unit == "K" else 273.15)
 
 
 def _elevation(source: Path, data: Any, order: Any) -> np.ndarray | None:
     """Metres, or None where the dataset has no such variable."""
-    for kind, factor in (("elevation", 1.0), ("geopotential", 1 / GRAVITY)):
+    for kind, factor, units in (("elevation", 1.0, _METRES), ("geopotential", 1 / GRAVITY, _GEOPOTENTIAL)):
         if (name := _find(data, kind)) is not None:
+            if (unit := str(data[name].attrs.get("units", ""))) not in ("", *units):
+                raise ValueError(f"Variable '{name}' of '{source.name}' must be in {units[0]}, got '{unit}'.")
             still = data.isel({dim: 0 for dim in _NAMES["time"] if dim in data[name].dims})
             return _plane(source, still, name, order, time=None).astype(np.float64) * factor
     return None
@@ -257,7 +269,8 @@ def request(box: Box = EUROPE, *, year: int = 2019, month: int = 1, resolution: 
     Raises:
         ValueError: a month that is none, a year before 1940.
     """
-    if not 1 <= month <= 12:
+    whole("year", year)
+    if not 1 <= whole("month", month) <= 12:
         raise ValueError(f"`month` must be between 1 and 12, got {month}.")
     if year < 1940:
         raise ValueError(f"`year` must be 1940 or later, where ERA5 begins, got {year}.")
@@ -290,7 +303,8 @@ def download(
     It needs the package `cdsapi` and a key of yours, see https://cds.climate.copernicus.eu/how-to-api.
 
     Args:
-        folder: where `era5_<year>-<month>.nc` go; a file appears once it is whole.
+        folder: where `era5_<year>-<month>.nc` go; a file appears once it is whole. Names of another area than the
+            default have its edges at the end. `load(folder)` takes files of one area.
         box: the area.
         year: which year.
         months: which months of it.
@@ -299,19 +313,25 @@ def download(
 
     Raises:
         ImportError: `cdsapi` is not installed.
+        ValueError: see `request`.
     """
+    requests = [request(box, year=year, month=month) for month in months]
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"era5_{year}-{month:02d}.nc" for month in months]
-    for file, month in zip(files, months, strict=True):
+    area = "" if box == EUROPE else f"_{box.south:g}_{box.north:g}_{box.west:g}_{box.east:g}"
+    files = [folder / f"era5_{year}-{wanted['month'][0]}{area}.nc" for wanted in requests]
+    for file, wanted in zip(files, requests, strict=True):
         if file.exists():
             continue
         client = _client() if client is None else client
         if progress is not None:
             progress(file)
         beside = file.with_suffix(f".part{os.getpid()}")
-        client.retrieve("reanalysis-era5-single-levels", request(box, year=year, month=month), str(beside))
-        beside.replace(file)
+        try:
+            client.retrieve("reanalysis-era5-single-levels", wanted, str(beside))
+            beside.replace(file)
+        finally:
+            beside.unlink(missing_ok=True)
     return files
 
 

@@ -177,11 +177,13 @@ def _safe(width: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _pair(scaler: AbstractScaler, *names: str) -> tuple[np.ndarray, np.ndarray]:
-    first, second = (np.asarray(getattr(scaler, name), np.float64) for name in names)
+    first, second = (_plain(getattr(scaler, name)) for name in names)
     if first.ndim != 1 or first.shape != second.shape or not np.isfinite([first, second]).all():
         raise ValueError(
             f"`{names[0]}` and `{names[1]}` must be finite with axes (dim,), got {first.shape} and {second.shape}."
         )
+    for name, column in zip(names, (first, second), strict=True):
+        object.__setattr__(scaler, name, column)  # whole numbers of few bits would overflow in differences
     return first, second
 
 
@@ -206,4 +208,6 @@ def _columns(values: np.ndarray, n: int) -> np.ndarray:
 
 def _plain(values: np.ndarray) -> np.ndarray:
     """Values in float64, NaN where a masked array hides them."""
+    if np.iscomplexobj(values):
+        raise ValueError("`values` must be real numbers, got complex ones.")
     return np.ma.asarray(values, np.float64).filled(np.nan)

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, whole
-from bsatnp.simulate.kernels import gram
+from bsatnp._types import Array, Key, real, whole
+from bsatnp.simulate.kernels import floating, gram
 from bsatnp.tasks import Points, Task, bucket
+from bsatnp.tasks.centring import narrow
 
 
 def sample(kernel: Any, points: Array, *, key: Key) -> Array:
@@ -21,9 +22,16 @@ def sample(kernel: Any, points: Array, *, key: Key) -> Array:
         kernel: the covariance of one pair of points.
         points: where; duplicates are welcome.
         key: chooses the draw.
+
+    Raises:
+        ValueError: other axes; places that differ on the host would coincide in device precision.
     """
-    points = jnp.asarray(points)
-    points = points if jnp.issubdtype(points.dtype, jnp.floating) else points.astype(float)
+    if np.ndim(points) != 2:
+        raise ValueError(f"`points` must have shape (point, dim), got {np.shape(points)}.")
+    if isinstance(points, np.ndarray):
+        points = narrow("points", points, np.ones(len(points), bool))
+    points = floating(jnp.asarray(points))
+    points = points.astype(jnp.promote_types(points.dtype, jnp.float32))  # there is no factorisation in less
     return correlate(gram(kernel, points, points), jax.random.normal(key, points.shape[:1], points.dtype))
 
 
@@ -92,10 +100,43 @@ def check_counts(batch: int, n_ctx: tuple[int, int], n_tgt: int, ctx_sizes: Sequ
     """Raise ValueError unless the numbers of tasks and points fit each other and the buckets."""
     whole("batch", batch)
     whole("n_tgt", n_tgt)
+    for name, numbers in (("n_ctx", n_ctx), ("ctx_sizes", ctx_sizes)):
+        for number in numbers:
+            whole(name, number, 0)
     if not 0 <= n_ctx[0] < n_ctx[1]:
         raise ValueError(f"`n_ctx` must be (low, high) with 0 <= low < high, got {n_ctx}.")
     if not ctx_sizes or max(ctx_sizes) < n_ctx[1] - 1:
         raise ValueError(f"`ctx_sizes` must hold {n_ctx[1] - 1} context points, got {tuple(ctx_sizes)}.")
+
+
+def check_process(noise: float, tgt_noise: float, lengthscale: tuple[float, float]) -> None:
+    """Raise ValueError for deviations of noise that are negative or parameters of a distribution that are not."""
+    real("noise", noise, ends=True)
+    real("tgt_noise", tgt_noise, ends=True)
+    check_parameters("lengthscale", lengthscale)
+
+
+def check_parameters(name: str, values: Sequence[float]) -> None:
+    """Raise ValueError unless both parameters of a distribution are positive."""
+    for value in values:
+        real(name, value)
+
+
+def check_span(name: str, span: tuple[float, float]) -> None:
+    """Raise ValueError for an interval that is empty or has no end."""
+    if not -np.inf < span[0] < span[1] < np.inf:
+        raise ValueError(f"`{name}` must be (low, high) with low < high, both finite, got {span}.")
+
+
+def asked(targets: Any, dim: int) -> Array:
+    """Locations that the caller wants as targets, on the device.
+
+    Raises:
+        ValueError: another shape than `(tgt, dim)`.
+    """
+    if np.ndim(targets) != 2 or np.shape(targets)[1] != dim:
+        raise ValueError(f"`targets` must have shape (tgt, {dim}), got {np.shape(targets)}.")
+    return jnp.asarray(targets, jnp.result_type(float))
 
 
 def context_counts(

@@ -7,9 +7,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from bsatnp._types import Array
+from bsatnp._types import Array, real
 from bsatnp.simulate.kernels import gram
 from bsatnp.tasks import Points
+from bsatnp.tasks.centring import seconds
 
 
 class Posterior(eqx.Module):
@@ -43,8 +44,10 @@ def posterior(
     Points are the components of their index set, in the order of their names, joined into one vector. Rows that may
     not serve as context (padding, values not observed) are left out.
 
-    **Shapes.** One task, or a batch of them; then `kernel`, `mean`, `noise` and `tgt_noise` (unless None or a plain
-    number) carry the batch axis on every leaf, as a simulator's `draw` returns them.
+    **Shapes.** One task, or a batch of them; then `kernel`, `mean`, `noise` and `tgt_noise` (unless None, one number or
+    a plain function) carry the batch axis on every leaf, as a simulator's `draw` returns them.
+
+    **Units.** Dates count in seconds, whatever their unit.
 
     Args:
         kernel: the covariance of a pair of points, able to take NumPy arrays with leading axes.
@@ -56,11 +59,17 @@ def posterior(
         full: compute the covariance between targets as well.
 
     Raises:
-        ValueError: more than one output, components that do not fit, a leaf without the batch axis, a matrix that is no
-            covariance.
+        ValueError: more than one output, components or batch axes that do not fit, a leaf without the batch axis, a
+            noise that is negative, a matrix that is no covariance, a mean of another shape.
     """
+    if set(ctx.index) != set(tgt.index):
+        raise ValueError(f"`tgt` must have the components {sorted(ctx.index)} of `ctx`, got {sorted(tgt.index)}.")
+    if ctx.mask.shape[:-1] != tgt.mask.shape[:-1]:
+        raise ValueError(f"`tgt` must have the batch axes {ctx.mask.shape[:-1]} of `ctx`, got {tgt.mask.shape[:-1]}.")
     if ctx.mask.ndim > 1:
         n = ctx.mask.shape[0]
+        if not n:
+            raise ValueError("`ctx` must hold at least one task, got a batch of none.")
         rows = [_rows(tree, n, name) for name, tree in (("kernel", kernel), ("mean", mean))]
         noises = [_rows(tree, n, name) for name, tree in (("noise", noise), ("tgt_noise", tgt_noise))]
 
@@ -77,13 +86,13 @@ def posterior(
         raise ValueError(f"`tgt` must have points of width {p.shape[1]} as `ctx`, got {q.shape[1]}.")
     prior = np.asarray(gram(kernel, q, q), np.float64) if full else None
     variance = np.asarray(kernel(q, q), np.float64)
-    shift = np.zeros(len(q)) if mean is None else np.asarray(mean(q), np.float64)
-    extra = float(tgt_noise) ** 2
+    shift = _mean(mean, q)
+    noise, extra = _level("noise", noise), _level("tgt_noise", tgt_noise) ** 2
     if not len(p):
         at_tgt, reduction, spread = shift, np.zeros((0, len(q))), variance
     else:
-        residual = f if mean is None else f - np.asarray(mean(p), np.float64)
-        factor = _factor(kernel, p, float(noise))
+        residual = f - _mean(mean, p)
+        factor = _factor(kernel, p, noise)
         reduction = np.linalg.solve(factor, np.asarray(gram(kernel, p, q), np.float64))
         at_tgt = shift + reduction.T @ np.linalg.solve(factor, residual)
         spread = np.maximum(variance - (reduction**2).sum(0), np.finfo(np.float64).eps * variance)
@@ -106,22 +115,29 @@ def log_marginal(
         mean: mean function, `(point, dim)` to `(point,)`.
 
     Raises:
-        ValueError: more than one output, a matrix that is no covariance.
+        ValueError: a batch, more than one output, a negative noise, a matrix that is no covariance, a mean of another
+            shape.
     """
+    if points.mask.ndim != 1:
+        raise ValueError(f"`points` must be one set with axes (point, dim), got batch axes {points.mask.shape[:-1]}.")
     kernel = _host(kernel)
     p, f = _observed(points)
-    residual = f if mean is None else f - np.asarray(mean(p), np.float64)
+    residual = f - _mean(mean, p)
     if not len(p):
         return 0.0
-    factor = _factor(kernel, p, noise)
+    factor = _factor(kernel, p, _level("noise", noise))
     white = np.linalg.solve(factor, residual)
     return float(-(white @ white) / 2 - np.log(np.diagonal(factor)).sum() - len(p) * np.log(2 * np.pi) / 2)
 
 
 def coordinates(points: Points) -> np.ndarray:
-    """The components of unbatched points, in the order of their names, joined in float64; zero where masked."""
+    """The components of unbatched points, in the order of their names, joined in float64; zero where masked.
+
+    **Units.** Dates in seconds since the start of 1970.
+    """
     mask = np.asarray(points.mask)
-    columns = [np.asarray(points.index[name], np.float64) for name in sorted(points.index)]
+    given = [np.asarray(points.index[name]) for name in sorted(points.index)]
+    columns = [seconds(column) if column.dtype.kind == "M" else column.astype(np.float64) for column in given]
     return np.where(mask[:, None], np.concatenate(columns, -1), 0)
 
 
@@ -131,6 +147,20 @@ def _observed(points: Points) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"`ctx.f` must have one output, got {None if points.f is None else points.f.shape[-1]}.")
     rows = np.asarray(points.usable)
     return coordinates(points)[rows], np.asarray(points.f, np.float64)[rows, 0]
+
+
+def _mean(mean: Any, points: np.ndarray) -> np.ndarray:
+    """The mean function at points, one number for each."""
+    if mean is None:
+        return np.zeros(len(points))
+    found = np.asarray(mean(points), np.float64)
+    if found.shape not in ((), (len(points),)):
+        raise ValueError(f"`mean` must give shape ({len(points)},) for as many points, got {found.shape}.")
+    return np.broadcast_to(found, (len(points),))
+
+
+def _level(name: str, noise: Any) -> float:
+    return real(name, np.asarray(noise, np.float64).item(), ends=True)
 
 
 def _factor(kernel: Any, p: np.ndarray, noise: float) -> np.ndarray:
@@ -156,10 +186,11 @@ def _row(tree: Any, i: int) -> Any:
 
 
 def _rows(tree: Any, n: int, name: str) -> Callable[[int], Any]:
-    """A function from the number of a task to its part of `tree`; plain numbers are shared by all tasks."""
-    if tree is None or isinstance(tree, int | float):
+    """A function from the number of a task to its part of `tree`; one number, or a plain function, is shared by all."""
+    leaves = jax.tree.leaves(tree)
+    if all(callable(leaf) for leaf in leaves) or (leaves[0] is tree and np.ndim(tree) == 0):
         return lambda i: tree
-    if any(np.shape(leaf)[:1] != (n,) for leaf in jax.tree.leaves(tree)):
+    if any(np.shape(leaf)[:1] != (n,) for leaf in leaves):
         raise ValueError(f"`{name}` must carry the batch axis {n} on every leaf, as `draw` returns it.")
     host = jax.tree.map(np.asarray, tree)
     return lambda i: _row(host, i)

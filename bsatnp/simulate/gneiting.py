@@ -11,7 +11,7 @@ import numpy as np
 
 from bsatnp._types import Array, Key, whole
 from bsatnp.simulate.draws import cells, correlate, shuffles
-from bsatnp.simulate.kernels import AbstractKernel, namespace, parameter, positive
+from bsatnp.simulate.kernels import AbstractKernel, floating, is_known, namespace, parameter, positive
 from bsatnp.tasks import Points, Task
 
 
@@ -34,7 +34,7 @@ class Gneiting(AbstractKernel):
         gamma: smoothness in space, in (0, 1].
 
     Raises:
-        ValueError: a variance, lengthscale, a, alpha, nu or gamma that is not positive.
+        ValueError: a parameter that is not positive, or beyond the range where this is a covariance.
 
     **Reference.** The paper's experimental setup, Gneiting Gaussian process.
     """
@@ -50,9 +50,18 @@ class Gneiting(AbstractKernel):
     def __check_init__(self):
         positive(variance=self.variance, lengthscale=self.lengthscale, a=self.a)
         positive(alpha=self.alpha, nu=self.nu, gamma=self.gamma)
+        for name, low, high in (("alpha", 0, 1), ("b", 0, 1), ("gamma", 0, 1), ("nu", self.b, np.inf)):
+            value = getattr(self, name)
+            if (
+                is_known(value)
+                and is_known(low)
+                and not ((low <= np.asarray(value)) & (np.asarray(value) <= high)).all()
+            ):
+                raise ValueError(f"`{name}` must be at least {low} and at most {high}, got {value}.")
 
     def __call__(self, p: Array, q: Array) -> Any:
         """The covariance of the values at `p` and at `q`."""
+        p, q = floating(p), floating(q)
         u = (p[..., :2] - q[..., :2]) / parameter(self.lengthscale, p)
         return self._at((u * u).sum(-1), *self._decay(abs(p[..., 2] - q[..., 2])))
 

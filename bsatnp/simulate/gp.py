@@ -9,8 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, whole
-from bsatnp.simulate.draws import cells, check_counts, context_counts, denser, process_tasks
+from bsatnp._types import Array, Key, real, whole
+from bsatnp.simulate.draws import (
+    asked,
+    cells,
+    check_counts,
+    check_process,
+    check_span,
+    context_counts,
+    denser,
+    process_tasks,
+)
 from bsatnp.simulate.kernels import SquaredExponential
 from bsatnp.tasks import Task
 
@@ -63,10 +72,12 @@ class GPTasks:
 
     def __post_init__(self):
         check_counts(self.batch, self.n_ctx, self.n_tgt, self.ctx_sizes)
+        check_process(self.noise, self.tgt_noise, self.lengthscale)
         whole("dim", self.dim)
+        real("shift", self.shift, -np.inf)
         for name, span in (("domain", self.domain), ("inner", self.inner)):
-            if span is not None and not span[0] < span[1]:
-                raise ValueError(f"`{name}` must be (low, high) with low < high, got {span}.")
+            if span is not None:
+                check_span(name, span)
 
     def shifted(self, by: float) -> "GPTasks":
         """The same tasks `by` units away along every axis; the same step and key give the same values."""
@@ -111,7 +122,7 @@ class GPTasks:
         # drawn apart from the rest: its compilation is the slowest and shared by all streams
         lengthscale = jax.random.beta(key_scale, *self.lengthscale, (self.batch,))
         kernels = jax.vmap(lambda scale: jax.tree.map(jnp.asarray, self.kernel(scale)))(lengthscale)
-        where = None if targets is None else jnp.asarray(targets, jnp.result_type(float)) - self.shift
+        where = None if targets is None else asked(targets, self.dim) - self.shift
         shape = (self.batch, size, self.n_tgt, self.dim)
         spans = _span(self.domain), _span(self.inner or self.domain)
         noise = (self.noise, self.tgt_noise)

@@ -51,7 +51,7 @@ class SquaredExponential(AbstractKernel):
 
     def __call__(self, p: Array, q: Array) -> Any:
         """The covariance of the values at `p` and at `q`."""
-        xp = namespace(p)
+        xp, p, q = namespace(p), floating(p), floating(q)
         u = (p - q) / parameter(self.lengthscale, p)
         return parameter(self.variance, p) * xp.exp(-(u * u).sum(-1) / 2)
 
@@ -83,7 +83,7 @@ class Matern(AbstractKernel):
 
     def __call__(self, p: Array, q: Array) -> Any:
         """The covariance of the values at `p` and at `q`."""
-        xp = namespace(p)
+        xp, p, q = namespace(p), floating(p), floating(q)
         r = norm((p - q) / parameter(self.lengthscale, p)) * (2 * self.nu) ** 0.5
         decay = parameter(self.variance, p) * xp.exp(-r)
         if self.nu == 0.5:
@@ -103,6 +103,11 @@ def namespace(array: Any) -> Any:
     return np if isinstance(array, np.ndarray | np.generic) else jnp
 
 
+def floating(points: Any) -> Any:
+    """Coordinates that are whole numbers as floats, which is what lengths are measured in."""
+    return points if jnp.issubdtype(points.dtype, jnp.inexact) else points.astype(float)
+
+
 def parameter(value: Any, like: Any) -> Any:
     """A kernel parameter in the array module and the precision of the points."""
     return namespace(like).asarray(value, like.dtype)
@@ -119,6 +124,10 @@ def norm(u: Array) -> Any:
 def positive(**parameters: Any) -> None:
     """Raise ValueError for a concrete parameter that is not positive everywhere."""
     for name, value in parameters.items():
-        if isinstance(value, float | int | np.ndarray | jax.Array) and not is_traced(value):
-            if not (np.asarray(value) > 0).all():
-                raise ValueError(f"`{name}` must be positive, got {value}.")
+        if is_known(value) and not (np.asarray(value) > 0).all():
+            raise ValueError(f"`{name}` must be positive, got {value}.")
+
+
+def is_known(value: Any) -> bool:
+    """Whether a parameter is numbers that can be looked at."""
+    return isinstance(value, float | int | list | tuple | np.generic | np.ndarray | jax.Array) and not is_traced(value)

@@ -9,8 +9,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, whole
-from bsatnp.simulate.draws import cells, check_counts, context_counts, denser, inverse_gamma, shuffles
+from bsatnp._types import Array, Key, real, whole
+from bsatnp.simulate.draws import (
+    cells,
+    check_counts,
+    check_parameters,
+    check_span,
+    context_counts,
+    denser,
+    inverse_gamma,
+    shuffles,
+)
 from bsatnp.tasks import Points, Task
 
 #: States of a cell, which are the labels of the tasks.
@@ -27,7 +36,11 @@ def exposure(infected: Array, *, width: int = 9) -> Array:
     Args:
         infected: where the infected are.
         width: of the window, odd.
+
+    Raises:
+        ValueError: an even width.
     """
+    _check_width(width)
     reach = width // 2
     rows, columns = infected.shape
     padded = jnp.pad(jnp.asarray(infected, jnp.result_type(float)), reach)
@@ -39,6 +52,11 @@ def exposure(infected: Array, *, width: int = 9) -> Array:
                 part = padded[reach + i : reach + i + rows, reach + j : reach + j + columns]
                 total = total + part / (i * i + j * j)
     return total
+
+
+def _check_width(width: int) -> None:
+    if whole("width", width) % 2 == 0:
+        raise ValueError(f"`width` must be odd, got {width}.")
 
 
 def infection_probability(infected: Array, rate: Any, *, width: int = 9) -> Array:
@@ -138,9 +156,13 @@ class SIRTasks:
 
     def __post_init__(self):
         check_counts(self.batch, self.n_ctx, self.n_tgt, self.ctx_sizes)
-        if self.width < 1 or self.width % 2 == 0:
-            raise ValueError(f"`width` must be odd and at least 1, got {self.width}.")
+        _check_width(self.width)
         whole("steps", self.steps)
+        whole("cells", self.cells)
+        check_span("domain", self.domain)
+        real("shift", self.shift, -np.inf)
+        for name, values in (("infection", self.infection), ("recovery", self.recovery)):
+            check_parameters(name, values)
         if not 0 <= self.first_cases[0] < self.first_cases[1] <= self.cells**2 + 1:
             raise ValueError(f"`first_cases` must be (low, high) with 0 <= low < high, got {self.first_cases}.")
         most = self.n_tgt if self.ctx_in_tgt else self.n_tgt + self.n_ctx[1] - 1
@@ -157,7 +179,12 @@ class SIRTasks:
         return dataclasses.replace(self, shift=self.shift + by)
 
     def scaled(self, factor: int) -> "SIRTasks":
-        """Tasks on a lattice `factor` times as wide: cells of the same size, as many points per unit of area."""
+        """Tasks on a lattice `factor` times as wide: cells of the same size, as many points per unit of area.
+
+        Raises:
+            ValueError: no whole number from 1 up.
+        """
+        whole("factor", factor)
         middle, half = sum(self.domain) / 2, (self.domain[1] - self.domain[0]) / 2
         n_ctx, ctx_sizes = denser(self.n_ctx, self.ctx_sizes, factor**2)
         return dataclasses.replace(

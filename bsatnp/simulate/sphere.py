@@ -8,9 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key
-from bsatnp.simulate.draws import cells, check_counts, context_counts, inverse_gamma, process_tasks
-from bsatnp.simulate.kernels import AbstractKernel, namespace, parameter, positive
+from bsatnp._types import Array, Key, real
+from bsatnp.simulate.draws import (
+    asked,
+    cells,
+    check_counts,
+    check_process,
+    context_counts,
+    inverse_gamma,
+    process_tasks,
+)
+from bsatnp.simulate.kernels import AbstractKernel, floating, namespace, parameter, positive
 from bsatnp.tasks import Task
 
 
@@ -41,7 +49,7 @@ class GreatCircleExponential(AbstractKernel):
 
     def __call__(self, p: Array, q: Array) -> Any:
         """The covariance of the values at `p` and at `q`."""
-        xp = namespace(p)
+        xp, p, q = namespace(p), floating(p), floating(q)
         return parameter(self.variance, p) * xp.exp(-great_circle(p, q) / parameter(self.lengthscale, p))
 
 
@@ -52,7 +60,7 @@ def great_circle(p: Array, q: Array) -> Any:
 
     **Units.** Degrees throughout. The gradient is zero where the points coincide or are antipodes.
     """
-    xp = namespace(p)
+    xp, p, q = namespace(p), floating(p), floating(q)
     half = xp.radians((p - q) / 2)
     lat_p, lat_q = xp.radians(p[..., 1]), xp.radians(q[..., 1])
     level = xp.cos(lat_p) * xp.cos(lat_q)
@@ -75,7 +83,7 @@ def rotate(points: Array, *, north: float = 0.0, east: float = 0.0, tilt: float 
 
     **Reference.** The paper's experimental setup, spherical GPs: 60, 30, 0 and 60, 30, 20.
     """
-    matrix = rotation(north=north, east=east, tilt=tilt)
+    matrix, points = rotation(north=north, east=east, tilt=tilt), floating(points)
     return _turn(points, namespace(points).asarray(matrix, points.dtype))
 
 
@@ -130,11 +138,14 @@ class SphereTasks:
 
     def __post_init__(self):
         check_counts(self.batch, self.n_ctx, self.n_tgt, self.ctx_sizes)
+        check_process(self.noise, self.tgt_noise, self.lengthscale)
         if not 0 < self.half_width <= 90:
             raise ValueError(f"`half_width` must be in (0, 90] degrees, got {self.half_width}.")
+        for angle in self.rotation:
+            real("rotation", angle, -np.inf)
 
     def rotated(self, north: float, east: float, tilt: float = 0.0) -> "SphereTasks":
-        """The same tasks elsewhere on the sphere; the same step and key give the same values."""
+        """The same tasks with this rotation in place of theirs; the same step and key give the same values."""
         return dataclasses.replace(self, rotation=(north, east, tilt))
 
     def grid(self, n: int = 64) -> np.ndarray:
@@ -157,7 +168,7 @@ class SphereTasks:
         counts, size = context_counts(self.batch, self.n_ctx, self.ctx_sizes, same=self.same_n_ctx, key=key_count)
         lengthscale = inverse_gamma(*self.lengthscale, self.batch, key=key_scale)
         kernels = GreatCircleExponential(lengthscale, jnp.ones_like(lengthscale))
-        where = None if targets is None else jnp.asarray(targets, jnp.result_type(float))
+        where = None if targets is None else asked(targets, 2)
         north, east, tilt = self.rotation
         matrix = jnp.asarray(rotation(north=north, east=east, tilt=tilt), lengthscale.dtype)
         shape, noise = (self.batch, size, self.n_tgt), (self.noise, self.tgt_noise)

@@ -1,6 +1,7 @@
 """Many tasks of many lengths in few shapes, and one set of points split into a task."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -32,8 +33,9 @@ def batch(tasks: Sequence[Task], *, ctx_sizes: Sequence[int] = (), tgt_sizes: Se
         tgt_sizes: the same for targets.
 
     Raises:
-        ValueError: no tasks, or tasks that do not fit each other.
+        ValueError: no tasks, tasks that do not fit each other, or dates that no common unit holds.
     """
+    tasks = list(tasks)
     if not tasks:
         raise ValueError("`tasks` must hold at least one task, got none.")
     n_ctx = max(len(task.ctx) for task in tasks)
@@ -48,11 +50,19 @@ def batch(tasks: Sequence[Task], *, ctx_sizes: Sequence[int] = (), tgt_sizes: Se
         raise ValueError(
             "`tasks` must share components, widths and outputs, and hold dates in the same components, to be stacked."
         )
+    return jax.tree.map(_stack, *padded)
 
-    def stack(*leaves):
-        return (np if all(isinstance(leaf, np.ndarray) for leaf in leaves) else jnp).stack(leaves)
 
-    return jax.tree.map(stack, *padded)
+def _stack(*leaves: Any) -> Any:
+    """On the host as soon as one of them is there, in whose precision the others are kept."""
+    if is_traced(leaves) or not any(isinstance(leaf, np.ndarray) for leaf in leaves):
+        return jnp.stack(leaves)
+    stacked = np.stack([np.asarray(leaf) for leaf in leaves])
+    if stacked.dtype.kind == "M":
+        for leaf, row in zip(leaves, stacked, strict=True):
+            if not ((row.astype(leaf.dtype) == leaf) | np.isnat(leaf)).all():
+                raise ValueError(f"`tasks` must hold dates that {stacked.dtype} can hold, got {leaf.min()}.")
+    return stacked
 
 
 def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> Task:

@@ -56,8 +56,15 @@ def centre(task: Task, components: Sequence[str], *, origin: Mapping[str, Any] |
 
 def _replace(points: Points, index: dict[str, Any]) -> Points:
     where = lambda p: (p.index, p.f)  # noqa: E731
-    f = _narrow_values(points.f) if isinstance(points.f, np.ndarray) else points.f
+    f = points.f
+    if isinstance(f, np.ndarray):
+        f = _narrow_values(f if is_traced(points.observed) else _visible(f, points.observed))
     return eqx.tree_at(where, points, (index, f), is_leaf=lambda x: x is None)
+
+
+def _visible(values: np.ndarray, shown: Any) -> np.ndarray:
+    """The values, with zeros for whole numbers that are hidden: these shall not decide how the others are held."""
+    return np.where(np.asarray(shown), values, 0).astype(values.dtype) if values.dtype.kind in "iu" else values
 
 
 def _narrow_values(f: np.ndarray) -> np.ndarray:
@@ -134,6 +141,7 @@ def narrow(name: str, values: Any, mask: Any) -> np.ndarray:
     """
     if values.dtype.kind == "M":
         values = seconds(values)
+    values = values if is_traced(mask) else _visible(values, np.asarray(mask)[..., None])
     values = device_integers(values) if values.dtype.kind in "iu" else values
     if has_x64() or values.dtype.itemsize <= 4:
         return values
