@@ -87,6 +87,8 @@ def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> 
     if n_ctx + n_tgt > n:
         raise ValueError(f"`n_ctx` + `n_tgt` must be at most the {n} points, got {n_ctx} + {n_tgt}.")
     order = jax.random.permutation(key, n)
-    if not is_traced((order, points)):
+    if is_traced(points):  # padding comes last, and only where the rest does not suffice
+        order = order[jnp.argsort(~points.mask[order], stable=True)]
+    elif not is_traced(order):
         order = np.asarray(order)
     return Task(points.take(order[:n_ctx]), points.take(order[n_ctx : n_ctx + n_tgt]))
