@@ -31,7 +31,7 @@ def sample(kernel: Any, points: Array, *, key: Key) -> Array:
     if isinstance(points, np.ndarray):
         points = narrow("points", points, np.ones(len(points), bool))
     points = floating(jnp.asarray(points))
-    points = points.astype(jnp.promote_types(points.dtype, jnp.float32))  # there is no factorisation in less
+    points = points if points.dtype.itemsize >= 4 else points.astype(jnp.float32)  # there is no factorisation in less
     return correlate(gram(kernel, points, points), jax.random.normal(key, points.shape[:1], points.dtype))
 
 

@@ -126,6 +126,29 @@ def test_no_number(tmp_path):
         beijing.load(write_folder(tmp_path, rows=rows))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("2016,2,29", "2016,13,1"), ("2016,2,29", "2015,2,29"), ("2016,2,29", "2016.5,2,1"), (",1,3,", ",24,3,")],
+)
+def test_no_date(tmp_path, old, new):
+    rows = [ROW.format(hour=1, pm=3, wd='"N"', station="STATION").replace(old, new)]
+    with pytest.raises(ValueError, match=r"must be a day and an hour, got \[201"):
+        beijing.load(write_folder(tmp_path, rows=rows))
+
+
+def test_infinite(tmp_path):
+    rows = [ROW.format(hour=1, pm="inf", wd='"N"', station="STATION")]
+    with pytest.raises(ValueError, match=r"Column 'PM2.5' of 'PRSA_Data_Aoti.*' must hold numbers or NA: infinite"):
+        beijing.load(write_folder(tmp_path, rows=rows))
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"a,b\n" * 5000)[:20], b"no gzip"])
+def test_a_compressed_file_that_is_cut_is_named(tmp_path, content):
+    write_folder(tmp_path, skip="Dongsi").joinpath("PRSA_Data_Dongsi_x.csv.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"'PRSA_Data_Dongsi_x.csv.gz' cannot be read to its end"):
+        beijing.load(tmp_path)
+
+
 def test_cut_row(tmp_path):
     rows = [ROW.format(hour=1, pm=3, wd='"N"', station="STATION"), "2,2016,2"]
     with pytest.raises(ValueError, match=r"must have 18 fields in each row, got 3 in row 2"):
@@ -150,6 +173,7 @@ def test_only_incomplete_rows(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("station,latitude,longitude\nDongsi,39,116\nDongsi,40,116\n", "'stations.csv' must give each station once"),
         ("station,latitude\nDongsi,39.9\n", r"'stations.csv' must have the columns \['longitude'\]"),
         (
             "station,latitude,longitude\nDongsi,39.9,116.4\n",

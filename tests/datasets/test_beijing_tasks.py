@@ -169,6 +169,12 @@ def test_baselines_by_hand():
     padded = small_task(mask=np.array([True, True, True, False]))
     np.testing.assert_array_equal(persistence(padded), [[10], [2], [2]])
     np.testing.assert_array_equal(station_mean(padded), [[10], [1.5], [13 / 3]])
+    for baseline in (persistence, station_mean):
+        for other in (small_task(mask=np.zeros(4, bool)), jax.tree.map(lambda x: np.stack([x, x]), task)):
+            with pytest.raises(ValueError, match="`task` must be one task with a known value in its context"):
+                baseline(other)
+    with pytest.raises(ValueError, match="`tasks` must hold at least one task"):
+        residual_std(persistence, [])
 
 
 def test_persistence_is_the_value_an_hour_before_the_first_target(parts):

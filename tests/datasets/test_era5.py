@@ -97,6 +97,12 @@ def test_files_of_a_folder_are_joined_in_time(tmp_path):
         (lambda d: d.assign(t2m=d.t2m.where(d.t2m < 260)), r"'t2m' .* must be finite everywhere, got 10 missing"),
         (lambda d: d.expand_dims(level=[1, 2]), r"'t2m' .* must have the axes \['time', .*got \['level'"),
         (lambda d: d.assign_coords(longitude=[0, 0, 1, 2]), r"'one.nc' must have one longitude for each row"),
+        (
+            lambda d: d.assign_coords(latitude=[120, 121, 122]),
+            r"'one.nc' must have a latitude in degrees, got 120 to 122",
+        ),
+        (lambda d: d.assign_coords(time=[876576, 876582]), r"'one.nc' must have dates as 'time', got int64"),
+        (lambda d: d.assign(elevation=d.elevation.assign_attrs(units="km")), r"'elevation' .* must be in m, got 'km'"),
     ],
 )
 def test_what_is_missing_or_wrong_is_named(tmp_path, change, message):
@@ -162,6 +168,22 @@ def test_a_box_is_cut_with_its_edges_or_refused(tmp_path):
             data.within(box)
 
 
+def test_edges_of_a_box_are_met_by_coordinates_in_float32(tmp_path):
+    ten = small().assign_coords(latitude=np.float32([42.3, 42.2, 42.1]), longitude=np.float32([8.1, 8.2, 8.3, 8.4]))
+    ten.to_netcdf(tmp_path / "ten.nc", engine="netcdf4")
+    part = era5.load(tmp_path).within(Box(42.1, 42.2, 8.1, 8.3))
+    assert part.temperature.shape == (2, 2, 3)
+
+
+def test_a_box_that_leaves_the_data_over_the_date_line_is_refused(tmp_path):
+    pacific = small().assign_coords(longitude=[179.0, 179.5, 180.0, 180.5])
+    pacific.to_netcdf(tmp_path / "pacific.nc", engine="netcdf4")
+    data = era5.load(tmp_path)
+    assert data.within(Box(50, 50.5, 179, 179.5)).temperature.shape == (2, 3, 2)
+    with pytest.raises(ValueError, match="`box` must lie within the data"):
+        data.within(Box(50, 50.5, -179.5, 179))
+
+
 class Client:
     """Stands in for cdsapi.Client: notes what it is asked for and writes an answer."""
 
@@ -203,7 +225,15 @@ def test_a_download_that_fails_leaves_no_file_that_looks_whole(tmp_path):
 
     with pytest.raises(ConnectionError):
         era5.download(tmp_path, months=[1], client=Broken())
-    assert not (tmp_path / "era5_2019-01.nc").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_box_has_files_of_its_own(tmp_path):
+    client = Client()
+    first = era5.download(tmp_path, months=[1], client=client)
+    second = era5.download(tmp_path, months=[1], box=Box(10, 11, -4.5, 3), client=client)
+    assert [file.name for file in first + second] == ["era5_2019-01.nc", "era5_2019-01_10_11_-4.5_3.nc"]
+    assert client.asked[1][1]["area"] == [11, -4.5, 10, 3]
 
 
 def test_real_samples():

@@ -39,6 +39,13 @@ def test_what_a_masked_array_hides_is_nan(make):
     np.testing.assert_array_equal(scaler.transform(hidden)[:1], scaler.transform(np.array([[3.0]])))
 
 
+def test_bounds_of_any_type_count_in_float64():
+    narrow = MinMax(np.int8([-100]), np.int8([100]))
+    assert narrow.width == 200 and narrow.transform(np.array([[100]])) == 1
+    assert MinMax(np.float16([-60000]), np.float16([60000])).width == 120000
+    assert Standard(np.float32([1]), np.float32([2])).width.dtype == np.float64
+
+
 @pytest.mark.parametrize("make", [MinMax.fit, Standard.fit])
 @pytest.mark.parametrize(
     ("values", "says"),
@@ -47,6 +54,7 @@ def test_what_a_masked_array_hides_is_nan(make):
         (np.where(VALUES > 8, np.nan, VALUES), "`values` must be finite"),
         (VALUES[:0], r"`values` must have axes \(row, dim\) and at least one row, got shape \(0, 2\)"),
         (VALUES[:, 0], r"got shape \(20,\)"),
+        (VALUES * 1j, "`values` must be real numbers, got complex ones"),
     ],
 )
 def test_c1_values_that_cannot_be_fitted(make, values, says):

@@ -180,5 +180,8 @@ def test_covariance_by_frames_is_that_of_all_pairs():
 
 
 def test_bad_parameters_are_named():
-    with pytest.raises(ValueError, match="`gamma`"):
-        Gneiting(**{**PARAMETERS, "gamma": -1.0})
+    for name, value in {"gamma": -1.0, "alpha": 1.5, "b": -0.1, "nu": 0.2}.items():
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            Gneiting(**{**PARAMETERS, "b": 0.5, name: value})
+    with pytest.raises(ValueError, match="`gamma` must be at least 0 and at most 1, got 1.9"):
+        Gneiting(**{**PARAMETERS, "gamma": 1.9})  # has negative eigenvalues

@@ -79,6 +79,21 @@ def test_c11_whole_numbers_and_duplicates_are_points():
     assert np.isfinite(f).all() and np.ptp(f) < 0.1
 
 
+def test_points_that_cannot_be_drawn_at():
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match=r"`points` must have shape \(point, dim\), got \(3,\)"):
+        sample(SquaredExponential(), np.arange(3.0), key=key)
+    with pytest.raises(ValueError, match=r"`targets` must have shape \(tgt, 2\), got \(5, 1\)"):
+        GPTasks().draw(0, key=key, targets=np.zeros((5, 1)))
+    far = 5e6 + np.linspace(0, 1, 40)[:, None]
+    if not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(ValueError, match="loses differences"):
+            sample(Matern(0.2, nu=0.5), far, key=key)
+    half = jnp.asarray([[0.0], [0.5], [1.0]], jnp.float16)
+    expected = sample(SquaredExponential(), half.astype(jnp.float32), key=key)
+    np.testing.assert_array_equal(sample(SquaredExponential(), half, key=key), expected)
+
+
 def test_no_points_give_no_values():
     assert sample(SquaredExponential(), jnp.zeros((0, 2)), key=jax.random.key(0)).shape == (0,)
 
@@ -208,6 +223,10 @@ def test_grid_is_made_of_the_middles_of_cells():
         ({"dim": 0}, "`dim`"),
         ({"domain": (1.0, -1.0)}, "`domain`"),
         ({"inner": (0.0, 0.0)}, "`inner`"),
+        ({"domain": (0.0, np.inf)}, "`domain`"),
+        ({"noise": -0.1}, "`noise` must be at least 0"),
+        ({"tgt_noise": np.nan}, "`tgt_noise` must be at least 0"),
+        ({"lengthscale": (-1.0, 7.0)}, "`lengthscale` must be positive"),
     ],
 )
 def test_bad_options_are_named(options, named):

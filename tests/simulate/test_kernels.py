@@ -38,6 +38,15 @@ def test_gradient_is_finite_where_points_coincide(kernel):
         np.testing.assert_array_equal(gradient, 0)
 
 
+@pytest.mark.parametrize("kernel", [SquaredExponential(1.9), Matern(1.9), GreatCircleExponential(10.5, 1.5)])
+@pytest.mark.parametrize("module", [np, jnp])
+def test_whole_numbers_are_places_like_any_others(kernel, module):
+    """Lengths are not cut to whole numbers with them, and differences do not wrap around."""
+    whole = module.asarray([[3, 1], [1, 2], [0, 5]], "uint8")
+    expected = gram(kernel, *[whole.astype("float32")] * 2)
+    np.testing.assert_allclose(gram(kernel, whole, whole), expected, rtol=1e-5)
+
+
 def test_distance_keeps_small_differences_of_large_coordinates():
     p = np.array([[1000.0, 5.0]], np.float32)
     q = np.array([[1000.001, 5.0]], np.float32)
@@ -54,6 +63,8 @@ def test_distance_keeps_small_differences_of_large_coordinates():
         (lambda: Matern(np.array([1.0, np.nan])), "`lengthscale`"),
         (lambda: Matern(nu=2.0), "`nu`"),
         (lambda: GreatCircleExponential(-3.0), "`lengthscale`"),
+        (lambda: SquaredExponential([1.0, -1.0]), "`lengthscale`"),
+        (lambda: Matern(np.float32(-1.0)), "`lengthscale`"),
     ],
 )
 def test_bad_parameters_are_named(make, named):

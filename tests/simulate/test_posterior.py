@@ -113,8 +113,40 @@ def test_components_are_joined_in_the_order_of_their_names():
     )
 
 
+def test_dates_count_in_seconds_whatever_their_unit():
+    days = np.array([["2024-01-01T00"], ["2024-01-01T06"]], "M8[h]")
+    kernel, f = SquaredExponential(6 * 3600.0), np.array([[0.0], [2.0]])
+    expected = posterior(kernel, Points({"t": np.array([[0.0], [21600.0]])}, f), Points({"t": np.zeros((1, 1))})).mean
+    for unit in ("h", "s", "ns"):
+        found = posterior(kernel, Points({"t": days}, f), Points({"t": days[:1].astype(f"M8[{unit}]")})).mean
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("noise", [np.float32(0.1), np.float64(0.1), jax.numpy.float32(0.1)])
+def test_one_number_and_a_plain_function_are_shared_by_a_batch(noise):
+    kernel = SquaredExponential(0.6)
+    stack = jax.tree.map(lambda x: np.stack([x, x]), (CTX, TGT))
+    both = posterior(jax.tree.map(lambda x: np.stack([x, x]), kernel), *stack, noise=noise, mean=lambda p: p[:, 0])
+    one = posterior(kernel, CTX, TGT, noise=float(noise), mean=lambda p: p[:, 0])
+    np.testing.assert_allclose(both.mean, np.stack([one.mean] * 2), rtol=1e-6)
+
+
 def test_bad_arguments_are_named():
     kernel = SquaredExponential()
+    stack = jax.tree.map(lambda x: np.stack([x, x]), (CTX, TGT))
+    for call, says in (
+        (
+            lambda: posterior(kernel, CTX, Points({"x": Q})),
+            r"`tgt` must have the components \['s'\] of `ctx`, got \['x'",
+        ),
+        (lambda: posterior(kernel, stack[0], TGT), r"`tgt` must have the batch axes \(2,\) of `ctx`, got \(\)"),
+        (lambda: posterior(kernel, CTX, TGT, noise=-0.1), "`noise` must be at least 0 and finite, got -0.1"),
+        (lambda: posterior(kernel, CTX, TGT, tgt_noise=np.nan), "`tgt_noise` must be at least 0 and finite, got nan"),
+        (lambda: posterior(kernel, CTX, TGT, mean=lambda p: p), r"`mean` must give shape \(7,\).*got \(7, 2\)"),
+        (lambda: log_marginal(kernel, stack[0], noise=0.1), "`points` must be one set"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            call()
     with pytest.raises(ValueError, match="one output, got 2"):
         posterior(kernel, Points({"s": S}, np.ones((9, 2))), TGT)
     with pytest.raises(ValueError, match="width 2"):

@@ -147,8 +147,16 @@ def test_lattice_of_the_paper_and_its_double():
         ({"n_tgt": 100}, "`n_tgt`"),
         ({"cells": 16}, "`cells`"),
         ({"n_tgt": 4096, "ctx_in_tgt": False}, "`cells`"),
+        ({"domain": (2.0, -2.0)}, "`domain`"),
+        ({"infection": (-1.0, 8.0)}, "`infection` must be positive"),
+        ({"recovery": (5.0, -0.4)}, "`recovery` must be positive"),
     ],
 )
 def test_bad_options_are_named(options, named):
     with pytest.raises(ValueError, match=named):
         SIRTasks(**options)
+
+
+def test_an_even_window_is_refused():
+    with pytest.raises(ValueError, match="`width` must be odd, got 8"):
+        exposure(jnp.zeros((12, 12), bool), width=8)

@@ -136,3 +136,12 @@ def test_bad_options_are_named():
         SphereTasks(half_width=120.0)
     with pytest.raises(ValueError, match="`n_ctx`"):
         SphereTasks(n_ctx=(-1, 5))
+    with pytest.raises(ValueError, match="`rotation` must be finite, got nan"):
+        SphereTasks(rotation=(np.nan, 0.0, 0.0))
+    with pytest.raises(ValueError, match="`lengthscale` must be positive, got -30.0"):
+        SphereTasks(lengthscale=(3.0, -30.0))
+
+
+def test_whole_degrees_turn_like_any_others():
+    whole = np.array([[0, 0], [10, 0], [-20, 35]])
+    np.testing.assert_allclose(rotate(whole, north=60.0, tilt=20.0), rotate(whole * 1.0, north=60.0, tilt=20.0))

@@ -57,6 +57,32 @@ def test_host_tasks_make_host_batches_and_device_tasks_device_batches():
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(batch([device, device])))
 
 
+def test_a_host_task_and_a_device_task_make_a_host_batch_that_keeps_the_digits():
+    far, near = (
+        Task(Points({"s": s}, s), Points({"s": s})) for s in (5e6 + np.array([[0.0], [0.1]]), np.zeros((2, 1)))
+    )
+    both = batch([far, jax.tree.map(jnp.asarray, near)])
+    np.testing.assert_allclose(both.ctx.index["s"][0] - 5e6, [[0.0], [0.1]], atol=1e-6)
+
+
+def test_dates_of_several_units_make_one_batch_where_one_unit_holds_them():
+    def task(date, unit):
+        days = np.array([[date]], f"M8[{unit}]")
+        return Task(Points({"t": days}, np.ones((1, 1))), Points({"t": days}))
+
+    both = batch([task("2020-01-01", "D"), task("2020-01-02", "ns")])
+    assert both.ctx.index["t"].astype("M8[D]").ravel().astype(str).tolist() == ["2020-01-01", "2020-01-02"]
+    with pytest.raises(ValueError, match=r"`tasks` must hold dates that datetime64\[ns\] can hold, got 1500-01-01"):
+        batch([task("1500-01-01", "D"), task("2020-01-02", "ns")])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_split_inside_jit_takes_padding_last(seed):
+    points = jax.tree.map(jnp.asarray, Points({"s": np.arange(6.0)[:, None]}, np.ones((6, 1)), mask=np.arange(6) < 3))
+    task = jax.jit(lambda p, key: split(p, 2, 1, key=key))(points, jax.random.key(seed))
+    assert sorted(rows(task.ctx) + rows(task.tgt)) == [0, 1, 2]
+
+
 def test_tasks_that_do_not_stack_are_refused():
     with pytest.raises(ValueError, match="`tasks` must hold at least one task"):
         batch([])

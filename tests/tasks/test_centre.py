@@ -91,6 +91,17 @@ def test_masked_rows_may_hold_anything():
     np.testing.assert_array_equal(np.asarray(moved.ctx.index["t"])[:2], [[-15], [15]])
 
 
+@pytest.mark.parametrize("hide", ["mask", "observed", "masked array"])
+def test_hidden_whole_numbers_do_not_make_floats_of_labels(hide):
+    labels, shown = np.array([[1], [2], [2**40]]), np.array([True, True, False])
+    options = {} if hide == "masked array" else {hide: shown if hide == "mask" else shown[:, None]}
+    f = np.ma.array(labels, mask=~shown[:, None]) if hide == "masked array" else labels
+    ctx = Points({"s": np.where(shown[:, None], labels, 2**40 if hide == "mask" else 0)}, f, **options)
+    moved, _ = centre(Task(ctx, Points({"s": np.zeros((1, 1), int)})), [])
+    assert moved.ctx.f.dtype.kind == "i" and moved.ctx.index["s"].dtype.kind == "i"
+    np.testing.assert_array_equal(moved.ctx.f[:2], [[1], [2]])
+
+
 def test_components_that_may_not_move_are_narrowed_only(x64):
     values = np.array([[0.5], [1.5], [-3.0]])
     moved, origin = centre(task(values, "x"), ["t"])
