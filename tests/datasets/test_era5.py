@@ -169,7 +169,9 @@ def test_a_box_is_cut_with_its_edges_or_refused(tmp_path):
 
 
 def test_edges_of_a_box_are_met_by_coordinates_in_float32(tmp_path):
-    ten = small().assign_coords(latitude=np.float32([42.3, 42.2, 42.1]), longitude=np.float32([8.1, 8.2, 8.3, 8.4]))
+    ten = small().assign_coords(
+        latitude=np.array([42.3, 42.2, 42.1], "float32"), longitude=np.array([8.1, 8.2, 8.3, 8.4], "float32")
+    )
     ten.to_netcdf(tmp_path / "ten.nc", engine="netcdf4")
     part = era5.load(tmp_path).within(Box(42.1, 42.2, 8.1, 8.3))
     assert part.temperature.shape == (2, 2, 3)

@@ -40,10 +40,10 @@ def test_what_a_masked_array_hides_is_nan(make):
 
 
 def test_bounds_of_any_type_count_in_float64():
-    narrow = MinMax(np.int8([-100]), np.int8([100]))
+    narrow = MinMax(np.array([-100], "int8"), np.array([100], "int8"))
     assert narrow.width == 200 and narrow.transform(np.array([[100]])) == 1
-    assert MinMax(np.float16([-60000]), np.float16([60000])).width == 120000
-    assert Standard(np.float32([1]), np.float32([2])).width.dtype == np.float64
+    assert MinMax(np.array([-60000], "float16"), np.array([60000], "float16")).width == 120000
+    assert Standard(np.array([1], "float32"), np.array([2], "float32")).width.dtype == np.float64
 
 
 @pytest.mark.parametrize("make", [MinMax.fit, Standard.fit])
