@@ -37,7 +37,7 @@ def copy(tree: _Tree) -> _Tree:
 
 def _check_host(leaf: Any) -> None:
     """Raise ValueError for an array of a model on the host that a device does not take, or would cut."""
-    kept = leaf.dtype.kind not in "iu" or np.array_equal(leaf, leaf.astype(jnp.zeros((), leaf.dtype).dtype))
+    kept = leaf.dtype.kind not in "iu" or np.array_equal(leaf, leaf.astype(jax.dtypes.canonicalize_dtype(leaf.dtype)))
     if leaf.dtype.kind not in "biufcV" or not kept:
         raise ValueError(
             f"`model` must hold arrays that a device takes as they are, got {leaf.dtype} on the host"
