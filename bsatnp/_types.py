@@ -74,6 +74,11 @@ def typed(key: Any) -> Key:
     return key
 
 
+def floating(x: Any) -> Any:
+    """Whole numbers and booleans as floats; floats of any width, and spans of time, as they are."""
+    return x.astype(float) if x.dtype.kind in "biu" else x
+
+
 def device_integers(x: np.ndarray) -> np.ndarray:
     """Host integers as a device counts, in 32 bits, or 64 with x64; as float64 where that would wrap around."""
     kind = np.int64 if has_x64() else np.int32

@@ -11,6 +11,7 @@ from bsatnp._types import real
 from bsatnp.bias import AbstractBias, Causal, RBFNetwork, Sum
 from bsatnp.datasets.scaling import Standard
 from bsatnp.groups import SO3, Cyclic, Euclidean, On, TimeShift
+from bsatnp.tasks.centring import seconds
 
 _DAY = 86400.0
 
@@ -232,15 +233,6 @@ class Component(AbstractRole):
         """Coordinates are left as they are: the group knows their unit."""
         width = values.shape[-1]
         return Standard(np.zeros(width), np.ones(width))
-
-
-def seconds(values: np.ndarray) -> np.ndarray:
-    """Numbers as float64; dates as seconds since 1970, NaN where there is none."""
-    if values.dtype.kind != "M":
-        return values.astype(np.float64)
-    whole = values.astype("datetime64[s]")
-    rest = (values - whole) / np.timedelta64(1, "s")
-    return np.where(np.isnat(values), np.nan, whole.astype(np.int64).astype(np.float64) + rest)
 
 
 def same_width(values: np.ndarray) -> Standard:

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key, whole
-from bsatnp.groups.protocol import difference, floating, matmul, safe_norm, wide
+from bsatnp._types import Key, floating, whole
+from bsatnp.groups.protocol import difference, matmul, safe_norm, wide
 
 
 class Euclidean(eqx.Module):

@@ -50,11 +50,6 @@ def wide(x: Num[Array, "*shape"]) -> Float[Array, "*shape"]:
     return x.astype(float)
 
 
-def floating(x: Num[Array, "*shape"]) -> Num[Array, "*shape"]:
-    """Whole numbers and booleans as floats; floats of any width, and spans of time, as they are."""
-    return x.astype(float) if x.dtype.kind in "biu" else x
-
-
 def difference(p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:
     """P − q in float32 or wider; integers and booleans are subtracted exactly first where that cannot wrap."""
     rough = wide(p) - wide(q)

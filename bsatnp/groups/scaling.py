@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key, whole
-from bsatnp.groups.protocol import floating, wide
+from bsatnp._types import Key, floating, whole
+from bsatnp.groups.protocol import wide
 
 
 class Scaling(eqx.Module):

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key, whole
-from bsatnp.groups.protocol import difference, floating
+from bsatnp._types import Key, floating, whole
+from bsatnp.groups.protocol import difference
 
 
 class Translation(eqx.Module):

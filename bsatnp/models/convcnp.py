@@ -141,7 +141,7 @@ class ConvCNP(AbstractModel):
 
     def _rows(self, points: Points, mask: Any) -> np.ndarray:
         values = np.asarray(points.index[self.component])[np.asarray(mask)]
-        return seconds(values) if values.dtype.kind == "M" else values.astype(np.float64)
+        return seconds(values)
 
     def _check_inside(self, rows: np.ndarray, middle: np.ndarray) -> None:
         away = np.abs(rows - middle).max(0, initial=0.0)

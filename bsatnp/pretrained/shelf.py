@@ -1,5 +1,6 @@
 """The weights of the package: found by name, checked, loaded."""
 
+import dataclasses
 import hashlib
 import re
 from pathlib import Path
@@ -54,10 +55,12 @@ def add(model: Any, name: str, folder: Path = WEIGHTS, **facts: Any) -> Card:
         raise ValueError(f"`name` must be lower-case words and a version, such as 'gp-bsa-tnp-v1', got {name!r}.")
     if name in names(folder):
         raise ValueError(f"`name` must be new, since weights of a version never change, got {name!r}.")
-    Card(name=name, sha256="", **facts).to_json()  # nothing is written where they make no card
+    blank = Card(name=name, sha256="", **facts)
+    blank.to_json()  # nothing is written where the facts make no card
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint.save(folder / f"{name}.npz", model)
-    found = Card(name=name, sha256=hashlib.sha256((folder / f"{name}.npz").read_bytes()).hexdigest(), **facts)
+    digest = hashlib.sha256((folder / f"{name}.npz").read_bytes()).hexdigest()
+    found = dataclasses.replace(blank, sha256=digest)
     (folder / f"{name}.json").write_text(found.to_json())
     return found
 

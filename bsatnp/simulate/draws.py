@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, real, whole
-from bsatnp.simulate.kernels import floating, gram
+from bsatnp._types import Array, Key, floating, real, whole
+from bsatnp.simulate.kernels import gram
 from bsatnp.tasks import Points, Task, bucket
 from bsatnp.tasks.centring import narrow
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bsatnp._types import Array, real
 from bsatnp.simulate.kernels import gram
-from bsatnp.tasks import Points
+from bsatnp.tasks import Points, check_pair
 from bsatnp.tasks.centring import seconds
 
 
@@ -52,7 +52,7 @@ def posterior(
     Args:
         kernel: the covariance of a pair of points, able to take NumPy arrays with leading axes.
         ctx: points with one output.
-        tgt: where to predict; what `tgt.f` holds is not looked at.
+        tgt: where to predict; the values of `tgt.f` are not looked at.
         noise: standard deviation of the noise on the values in `ctx`.
         tgt_noise: the same for the values to be predicted.
         mean: mean function, `(point, dim)` to `(point,)`; zero when None.
@@ -62,10 +62,7 @@ def posterior(
         ValueError: more than one output, components or batch axes that do not fit, a leaf without the batch axis, a
             noise that is negative, a matrix that is no covariance, a mean of another shape.
     """
-    if set(ctx.index) != set(tgt.index):
-        raise ValueError(f"`tgt` must have the components {sorted(ctx.index)} of `ctx`, got {sorted(tgt.index)}.")
-    if ctx.mask.shape[:-1] != tgt.mask.shape[:-1]:
-        raise ValueError(f"`tgt` must have the batch axes {ctx.mask.shape[:-1]} of `ctx`, got {tgt.mask.shape[:-1]}.")
+    check_pair(ctx, tgt)
     if ctx.mask.ndim > 1:
         n = ctx.mask.shape[0]
         if not n:
@@ -82,8 +79,6 @@ def posterior(
     kernel = _host(kernel)
     p, f = _observed(ctx)
     q = coordinates(tgt)
-    if p.shape[1] != q.shape[1]:
-        raise ValueError(f"`tgt` must have points of width {p.shape[1]} as `ctx`, got {q.shape[1]}.")
     prior = np.asarray(gram(kernel, q, q), np.float64) if full else None
     variance = np.asarray(kernel(q, q), np.float64)
     shift = _mean(mean, q)
@@ -136,8 +131,7 @@ def coordinates(points: Points) -> np.ndarray:
     **Units.** Dates in seconds since the start of 1970.
     """
     mask = np.asarray(points.mask)
-    given = [np.asarray(points.index[name]) for name in sorted(points.index)]
-    columns = [seconds(column) if column.dtype.kind == "M" else column.astype(np.float64) for column in given]
+    columns = [seconds(np.asarray(points.index[name])) for name in sorted(points.index)]
     return np.where(mask[:, None], np.concatenate(columns, -1), 0)
 
 

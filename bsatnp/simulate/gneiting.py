@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, whole
+from bsatnp._types import Array, Key, floating, whole
 from bsatnp.simulate.draws import cells, correlate, shuffles
-from bsatnp.simulate.kernels import AbstractKernel, floating, is_known, namespace, parameter, positive
+from bsatnp.simulate.kernels import AbstractKernel, is_known, namespace, parameter, positive
 from bsatnp.tasks import Points, Task
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, is_traced
+from bsatnp._types import Array, floating, is_traced
 
 
 class AbstractKernel(eqx.Module):
@@ -101,11 +101,6 @@ def gram(kernel: Any, p: Array, q: Array) -> Array:
 def namespace(array: Any) -> Any:
     """NumPy for host arrays, `jax.numpy` for all others."""
     return np if isinstance(array, np.ndarray | np.generic) else jnp
-
-
-def floating(points: Any) -> Any:
-    """Coordinates that are whole numbers as floats, which is what lengths are measured in."""
-    return points if jnp.issubdtype(points.dtype, jnp.inexact) else points.astype(float)
 
 
 def parameter(value: Any, like: Any) -> Any:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, real
+from bsatnp._types import Array, Key, floating, real
 from bsatnp.simulate.draws import (
     asked,
     cells,
@@ -18,7 +18,7 @@ from bsatnp.simulate.draws import (
     inverse_gamma,
     process_tasks,
 )
-from bsatnp.simulate.kernels import AbstractKernel, floating, namespace, parameter, positive
+from bsatnp.simulate.kernels import AbstractKernel, namespace, parameter, positive
 from bsatnp.tasks import Task
 
 
@@ -49,7 +49,7 @@ class GreatCircleExponential(AbstractKernel):
 
     def __call__(self, p: Array, q: Array) -> Any:
         """The covariance of the values at `p` and at `q`."""
-        xp, p, q = namespace(p), floating(p), floating(q)
+        xp, p = namespace(p), floating(p)
         return parameter(self.variance, p) * xp.exp(-great_circle(p, q) / parameter(self.lengthscale, p))
 
 

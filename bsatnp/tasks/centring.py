@@ -107,9 +107,9 @@ def _origin(ctx, ctx_mask, tgt, tgt_mask):
     return np.stack(flat).reshape(*lead, 1, ctx.shape[-1]) if flat else np.zeros((*lead, 1, ctx.shape[-1]), ctx.dtype)
 
 
-def seconds(dates: np.ndarray) -> np.ndarray:
-    """Dates of any unit as float64 seconds since the start of 1970."""
-    return _minus(dates, np.datetime64(0, "s"))
+def seconds(values: np.ndarray) -> np.ndarray:
+    """Numbers as float64; dates of any unit as seconds since the start of 1970, NaN where there is none."""
+    return _minus(values, np.datetime64(0, "s")) if values.dtype.kind == "M" else values.astype(np.float64)
 
 
 def _minus(values, origin):

@@ -66,16 +66,17 @@ def optimizer(
 
     **Reference.** The paper's appendix on the experimental setup.
     """
-    steps = whole("steps", steps)
-    warmup = min(1000, steps // 20) if warmup is None else whole("warmup", warmup, 0)
-    numbers = {"peak": real("peak", peak, ends=True), "end": real("end", end, ends=True), "clip": real("clip", clip)}
-    numbers |= {"weight_decay": real("weight_decay", weight_decay, ends=True)}
-    numbers |= {name: real(name, value, 0, 1 - 1e-9, ends=True) for name, value in {"b1": b1, "b2": b2}.items()}
-    return _optimizer(steps, warmup, **numbers)
+    real("clip", clip)
+    for name, value in {"peak": peak, "end": end, "weight_decay": weight_decay}.items():
+        real(name, value, ends=True)
+    for name, value in {"b1": b1, "b2": b2}.items():
+        real(name, value, 0, 1 - 1e-9, ends=True)
+    warmup = min(1000, whole("steps", steps) // 20) if warmup is None else warmup
+    return _optimizer(steps, warmup, peak, end, clip, weight_decay, b1, b2)
 
 
 @functools.lru_cache(maxsize=32)
-def _optimizer(steps, warmup, *, peak, end, clip, weight_decay, b1, b2):
+def _optimizer(steps, warmup, peak, end, clip, weight_decay, b1, b2):
     """One object for equal arguments: another fit of the same shapes, as in cross-validation, is not compiled again."""
     rate = learning_rate(steps, peak=peak, end=end, warmup=warmup)
     return optax.chain(

@@ -99,7 +99,6 @@ class Run:
         self._facts = {}
         if path is not None:
             check_writable(path)
-            check_state(self._state(self._first))
             self._facts = {
                 "steps": steps,
                 "key": [str(jax.random.key_impl(key)), jax.random.key_data(key).tolist()],
@@ -132,7 +131,10 @@ class Run:
         return now
 
     def _found(self) -> Progress:
-        if self._path is None or not Path(self._path).exists():
+        if self._path is None:
+            return self._first
+        if not Path(self._path).exists():
+            check_state(self._state(self._first))
             return self._first
         state = load_state(self._path, self._state(self._first))
         facts = header(self._path)["extra"]

@@ -137,9 +137,11 @@ def test_bad_arguments_are_named():
     for call, says in (
         (
             lambda: posterior(kernel, CTX, Points({"x": Q})),
-            r"`tgt` must have the components \['s'\] of `ctx`, got \['x'",
+            r"`tgt` must have the components of `ctx` \['s'\], got \['x'",
         ),
-        (lambda: posterior(kernel, stack[0], TGT), r"`tgt` must have the batch axes \(2,\) of `ctx`, got \(\)"),
+        (lambda: posterior(kernel, *_widths((1, 2), (2, 1))), "Component 'a' of `tgt` must have width 1 as in `ctx`"),
+        (lambda: posterior(kernel, *_widths((1,), (1,), "M8[D]")), "Component 'a' of `tgt` must hold dates where"),
+        (lambda: posterior(kernel, stack[0], TGT), r"`tgt` must have the batch axes of `ctx` \(2,\), got \(\)"),
         (lambda: posterior(kernel, CTX, TGT, noise=-0.1), "`noise` must be at least 0 and finite, got -0.1"),
         (lambda: posterior(kernel, CTX, TGT, tgt_noise=np.nan), "`tgt_noise` must be at least 0 and finite, got nan"),
         (lambda: posterior(kernel, CTX, TGT, mean=lambda p: p), r"`mean` must give shape \(7,\).*got \(7, 2\)"),
@@ -155,3 +157,12 @@ def test_bad_arguments_are_named():
         posterior(kernel, *jax.tree.map(lambda x: np.stack([x, x]), (CTX, TGT)))
     with pytest.raises(ValueError, match="negative eigenvalues"):
         posterior(lambda p, q: -np.ones((p - q).shape[:-1]), CTX, TGT)
+
+
+def _widths(ctx, tgt, kind="f8"):
+    """A context and a target whose components "a" and "b" have these widths."""
+    one, other = (
+        {name: np.ones((1, width)).astype(dtype) for name, width in zip("ab", widths, strict=False)}
+        for widths, dtype in ((ctx, kind), (tgt, "f8"))
+    )
+    return Points(one, np.ones((1, 1))), Points(other)
