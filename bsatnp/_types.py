@@ -5,7 +5,7 @@ Shapes are written in words: `ctx` and `tgt` are numbers of context and target p
 what they say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
@@ -39,6 +39,21 @@ def whole(name: str, value: int, least: int = 1) -> int:
     if value < least:
         raise ValueError(f"`{name}` must be at least {least}, got {value}.")
     return int(value)
+
+
+def whole_range(name: str, ends: Sequence[int], most: int | None = None) -> None:
+    """Refuse what is no range of counts.
+
+    Raises:
+        ValueError: unless `ends` are whole numbers (low, high) with 0 <= low < high, and `high` is not above `most`.
+    """
+    if len(ends) != 2:
+        raise ValueError(f"`{name}` must be (low, high), got {ends}.")
+    for number in ends:
+        whole(name, number, 0)
+    if not (ends[0] < ends[1] and (most is None or ends[1] <= most)):
+        end = "" if most is None else f" <= {most}"
+        raise ValueError(f"`{name}` must be (low, high) with 0 <= low < high{end}, got {tuple(ends)}.")
 
 
 def real(name: str, value: Any, low: float = 0.0, high: float = np.inf, *, ends: bool = False) -> float:

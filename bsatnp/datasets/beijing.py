@@ -111,7 +111,7 @@ def load(path: str | Path) -> Beijing:
     Raises:
         FileNotFoundError: no such folder, or a station without a file.
         ValueError: a file without the expected columns, that is cut, with a value that is no number or no date; a
-            station twice.
+            station, or an hour of one, twice.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -142,6 +142,12 @@ def load(path: str | Path) -> Beijing:
     time = _times(*(columns[name][complete] for name in _TIME))
     station = station[complete]
     order = np.lexsort((station, time))
+    twice = (np.diff(station[order]) == 0) & (np.diff(time[order]) == np.timedelta64(0, "s"))
+    if twice.any():
+        row = order[np.argmax(twice)]
+        raise ValueError(
+            f"Each station must have one row an hour, got two of '{stations[station[row]]}' at {time[row]}."
+        )
     return Beijing(
         time=time[order],
         station=station[order],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from bsatnp._types import Key
+from bsatnp._types import Key, whole
 from bsatnp.datasets.beijing import Beijing
 from bsatnp.datasets.scaling import MinMax
 from bsatnp.tasks import Points, Task
@@ -67,8 +67,7 @@ class BeijingTasks:
 
     def __post_init__(self):
         for name in ("n_ctx", "n_tgt", "batch"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+            whole(name, getattr(self, name))
         if len(self.f) < self.n_ctx + self.n_tgt:
             raise ValueError(
                 f"A part must hold at least `n_ctx` + `n_tgt` = {self.n_ctx + self.n_tgt} rows, got {len(self.f)}."
@@ -102,9 +101,7 @@ class BeijingTasks:
         Raises:
             ValueError: `stride` below 1.
         """
-        stride = self.n_tgt if stride is None else stride
-        if stride < 1:
-            raise ValueError(f"`stride` must be at least 1, got {stride}.")
+        stride = self.n_tgt if stride is None else whole("stride", stride)
         return range((len(self) - 1) % stride, len(self), stride)
 
     def evaluation(self, *, stride: int | None = None) -> list[Task]:
@@ -176,11 +173,18 @@ def station_mean(task: Task) -> np.ndarray:
 
 
 def residual_std(predict: Callable[[Task], np.ndarray], tasks: Iterable[Task]) -> np.ndarray:
-    """Root mean square error of `predict` over `tasks`, `(out,)`: with training tasks, a baseline's Gaussian width."""
-    errors = [np.asarray(task.tgt.f) - predict(task) for task in tasks]
+    """Root mean square error of `predict` over `tasks`, `(out,)`: with training tasks, a baseline's Gaussian width.
+
+    Raises:
+        ValueError: no tasks, or an output that no task has observed.
+    """
+    errors = [np.where(task.tgt.observed, task.tgt.f - predict(task), np.nan) for task in tasks]
     if not errors:
         raise ValueError("`tasks` must hold at least one task, got none.")
-    return np.sqrt(np.mean(np.concatenate(errors) ** 2, axis=0))
+    whole = np.concatenate(errors)
+    if (absent := np.isnan(whole).all(0)).any():
+        raise ValueError(f"`tasks` must hold observed targets of every output, got none of {np.flatnonzero(absent)}.")
+    return np.sqrt(np.nanmean(whole**2, axis=0))
 
 
 def _same_station(task: Task) -> np.ndarray:

@@ -5,7 +5,8 @@ the Copernicus Climate Change Service's (Hersbach et al., Q. J. R. Meteorol. Soc
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,9 @@ def _between(values: np.ndarray, low: float, high: float) -> tuple[np.ndarray, b
     cell = float(np.median(steps)) if len(steps) else 0.0
     slack = max(1e-6, 1e-3 * cell)  # files hold float32
     inside = (values >= low - slack) & (values <= high + slack)
-    reach = inside.any() and values[inside][0] < low + cell - slack and values[inside][-1] > high - cell + slack
+    around = inside[-1] and values[-1] + cell > values[0] + 360 - slack  # the next longitude is the first again
+    reach = inside.any() and values[inside][0] < low + cell - slack
+    reach = reach and (around or values[inside][-1] > high - cell + slack)
     return inside, bool(reach and (np.diff(values[inside]) < 1.5 * cell).all())
 
 
@@ -127,7 +130,8 @@ def load(path: str | Path) -> Era5:
     Raises:
         FileNotFoundError: no such file, or a folder without any.
         ImportError: a package that reads files of this kind is not installed; the error says which.
-        ValueError: a variable or coordinate that is missing, in another unit or not finite; lattices that differ.
+        ValueError: a variable or coordinate that is missing, in another unit or not finite; lattices that differ; a
+            file that is cut; no frames.
     """
     path = Path(path)
     sources = _sources(path)
@@ -135,7 +139,7 @@ def load(path: str | Path) -> Era5:
     lattice: tuple[np.ndarray, np.ndarray] | None = None
     elevation: np.ndarray | None = None
     for source in sources:
-        with _open(source) as data:
+        with _whole(source), _open(source) as data:
             coordinates, order = _lattice(source, data)
             if lattice is not None and not all(
                 a.shape == b.shape and np.allclose(a, b, atol=1e-6) for a, b in zip(lattice, coordinates, strict=True)
@@ -152,7 +156,20 @@ def load(path: str | Path) -> Era5:
             raise ValueError(f"'{path.name}' must hold a variable named one of {wanted}, got none; {_SOURCE}.")
     assert lattice is not None and elevation is not None
     time, first = np.unique(np.concatenate([time for time, _ in frames]), return_index=True)
+    if not len(time):
+        raise ValueError(f"'{path.name}' must hold at least one frame of temperature, got none; {_SOURCE}.")
     return Era5(time, *lattice, elevation, np.concatenate([values for _, values in frames])[first])
+
+
+@contextmanager
+def _whole(source: Path) -> Iterator[None]:
+    """Name the file that the libraries below xarray cannot read."""
+    try:
+        yield
+    except PermissionError:
+        raise
+    except (OSError, RuntimeError) as error:
+        raise ValueError(f"'{source.name}' cannot be read to its end: {error}; {_SOURCE}.") from error
 
 
 def _sources(path: Path) -> list[Path]:

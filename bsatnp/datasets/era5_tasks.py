@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bsatnp._types import Key, whole
+from bsatnp._types import Key, whole, whole_range
 from bsatnp.datasets.era5 import Era5
 from bsatnp.datasets.scaling import Standard
 from bsatnp.tasks import Points, Task, bucket
@@ -101,12 +101,8 @@ class Era5Tasks:
     def __post_init__(self):
         for name, least in (("batch", 1), ("window", 1), ("frames", 2), ("hours", 1)):
             whole(name, getattr(self, name), least)
-        low, high = self.n_ctx
-        if not 0 <= low < high <= self.window**2 + 1:
-            raise ValueError(
-                f"`n_ctx` must be (low, high) with 0 <= low < high <= {self.window**2 + 1}, got {self.n_ctx}."
-            )
-        most = (self.frames - 1) * (high - 1)
+        whole_range("n_ctx", self.n_ctx, self.window**2 + 1)
+        most = (self.frames - 1) * (self.n_ctx[1] - 1)
         if max(self.ctx_sizes, default=0) < most:
             raise ValueError(f"`ctx_sizes` must hold {most} context points, got {tuple(self.ctx_sizes)}.")
         for name in ("latitude", "longitude"):

@@ -208,6 +208,7 @@ def _columns(values: np.ndarray, n: int) -> np.ndarray:
 
 def _plain(values: np.ndarray) -> np.ndarray:
     """Values in float64, NaN where a masked array hides them."""
-    if np.iscomplexobj(values):
-        raise ValueError("`values` must be real numbers, got complex ones.")
-    return np.ma.asarray(values, np.float64).filled(np.nan)
+    given = np.ma.asarray(values)
+    if given.dtype.kind in "mMcSU":
+        raise ValueError(f"`values` must be real numbers, got {given.dtype}; count dates from an origin first.")
+    return given.astype(np.float64).filled(np.nan)

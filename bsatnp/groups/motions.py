@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
+from bsatnp._sphere import angle, half_chords, turn
 from bsatnp._types import Key, floating, whole
 from bsatnp.groups.protocol import difference, matmul, safe_norm, wide
 
@@ -104,9 +105,7 @@ class SO3(eqx.Module):
         points = floating(points)
         if self.dim == 3:
             return matmul(points, g.T.astype(points.dtype))
-        moved = matmul(_unit_vectors(points), g.T.astype(points.dtype))
-        x, y, z = moved[:, 0], moved[:, 1], moved[:, 2]
-        return jnp.degrees(jnp.stack([jnp.arctan2(y, x), jnp.arctan2(z, jnp.hypot(x, y))], -1))
+        return turn(points, g.astype(points.dtype))
 
     def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " 1"]:
         """The great-circle angle."""
@@ -114,14 +113,8 @@ class SO3(eqx.Module):
         if self.dim == 3:
             near, far = jnp.sum((p - q) ** 2), jnp.sum((p + q) ** 2)
         else:
-            lon, lat, sum_lat = (jnp.radians(x / 2) for x in (p[0] - q[0], p[1] - q[1], p[1] + q[1]))
-            cosines = jnp.cos(jnp.radians(p[1])) * jnp.cos(jnp.radians(q[1]))
-            # squared half chords to the point (haversine) and to its antipode, both sums of squares
-            near = jnp.sin(lat) ** 2 + cosines * jnp.sin(lon) ** 2
-            far = jnp.sin(sum_lat) ** 2 + cosines * jnp.cos(lon) ** 2
-        inside = (near > 0) & (far > 0)
-        angle = 2 * jnp.arctan2(jnp.sqrt(jnp.where(inside, near, 1)), jnp.sqrt(jnp.where(inside, far, 1)))
-        return jnp.degrees(jnp.where(inside, angle, jnp.where(near > 0, jnp.pi, 0)))[None]
+            near, far = half_chords(p, q)
+        return angle(near, far)[None]
 
     def check(self, points: Any) -> None:
         """Raise ValueError for points that are not on the sphere."""
@@ -135,8 +128,3 @@ class SO3(eqx.Module):
             off = np.abs(np.sum(values**2, -1) - 1).max(initial=0)
             if off > 1e-3:
                 raise ValueError(f"Points of `SO3(dim=3)` must be unit vectors, got squared lengths off by {off:.3g}.")
-
-
-def _unit_vectors(points: Float[Array, "point 2"]) -> Float[Array, "point 3"]:
-    lon, lat = jnp.radians(points[:, 0]), jnp.radians(points[:, 1])
-    return jnp.stack([jnp.cos(lat) * jnp.cos(lon), jnp.cos(lat) * jnp.sin(lon), jnp.sin(lat)], -1)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, floating, real, whole
+from bsatnp._types import Array, Key, floating, real, whole, whole_range
 from bsatnp.simulate.kernels import gram
 from bsatnp.tasks import Points, Task, bucket
 from bsatnp.tasks.centring import narrow
@@ -24,12 +24,16 @@ def sample(kernel: Any, points: Array, *, key: Key) -> Array:
         key: chooses the draw.
 
     Raises:
-        ValueError: other axes; places that differ on the host would coincide in device precision.
+        ValueError: other axes; points that are not finite; places that differ on the host would coincide in device
+            precision.
     """
-    if np.ndim(points) != 2:
+    if not isinstance(points, jax.Array):
+        host = np.ma.asarray(points)
+        if host.ndim == 2 and not (np.isfinite(floating(host)).all() and not np.ma.getmaskarray(host).any()):
+            raise ValueError("`points` must be finite everywhere, got NaN, infinite or masked ones.")
+        points = narrow("points", host.data, np.ones(len(host), bool)) if host.ndim == 2 else host.data
+    if points.ndim != 2:
         raise ValueError(f"`points` must have shape (point, dim), got {np.shape(points)}.")
-    if isinstance(points, np.ndarray):
-        points = narrow("points", points, np.ones(len(points), bool))
     points = floating(jnp.asarray(points))
     points = points if points.dtype.itemsize >= 4 else points.astype(jnp.float32)  # there is no factorisation in less
     return correlate(gram(kernel, points, points), jax.random.normal(key, points.shape[:1], points.dtype))
@@ -100,11 +104,9 @@ def check_counts(batch: int, n_ctx: tuple[int, int], n_tgt: int, ctx_sizes: Sequ
     """Raise ValueError unless the numbers of tasks and points fit each other and the buckets."""
     whole("batch", batch)
     whole("n_tgt", n_tgt)
-    for name, numbers in (("n_ctx", n_ctx), ("ctx_sizes", ctx_sizes)):
-        for number in numbers:
-            whole(name, number, 0)
-    if not 0 <= n_ctx[0] < n_ctx[1]:
-        raise ValueError(f"`n_ctx` must be (low, high) with 0 <= low < high, got {n_ctx}.")
+    whole_range("n_ctx", n_ctx)
+    for size in ctx_sizes:
+        whole("ctx_sizes", size, 0)
     if not ctx_sizes or max(ctx_sizes) < n_ctx[1] - 1:
         raise ValueError(f"`ctx_sizes` must hold {n_ctx[1] - 1} context points, got {tuple(ctx_sizes)}.")
 
@@ -122,10 +124,16 @@ def check_parameters(name: str, values: Sequence[float]) -> None:
         real(name, value)
 
 
-def check_span(name: str, span: tuple[float, float]) -> None:
-    """Raise ValueError for an interval that is empty or has no end."""
+def check_span(name: str, span: tuple[float, float], shift: float = 0.0) -> None:
+    """Raise ValueError for an interval that is empty, has no end, or lies so far off that places in it merge."""
     if not -np.inf < span[0] < span[1] < np.inf:
         raise ValueError(f"`{name}` must be (low, high) with low < high, both finite, got {span}.")
+    farthest, kind = max(abs(end + shift) for end in span), jnp.result_type(float)
+    if farthest * jnp.finfo(kind).eps > 1e-3 * (span[1] - span[0]):
+        raise ValueError(
+            f"`{name}` {span} must not lie as far off as {farthest:g} (its `shift` included), where {kind} merges "
+            "places; shift it less, or enable x64."
+        )
 
 
 def asked(targets: Any, dim: int) -> Array:

@@ -24,8 +24,15 @@ class Posterior(eqx.Module):
     covariance: np.ndarray | None
 
     def log_prob(self, f: Array) -> np.ndarray:
-        """The marginal log density of values at each target: `(tgt,)` or `(tgt, 1)` to `(tgt,)`."""
-        f = np.asarray(f, np.float64).reshape(self.mean.shape)
+        """The marginal log density of values at each target: `(tgt,)` or `(tgt, 1)` to `(tgt,)`.
+
+        Raises:
+            ValueError: values of another shape.
+        """
+        given, f = np.shape(f), np.asarray(f, np.float64)
+        f = f[..., 0] if given == (*self.mean.shape, 1) else f
+        if f.shape != self.mean.shape:
+            raise ValueError(f"`f` must have the shape {self.mean.shape} of the targets, got {given}.")
         return -((f - self.mean) ** 2 / self.variance + np.log(2 * np.pi * self.variance)) / 2
 
 
@@ -76,7 +83,14 @@ def posterior(
 
         each = [one(i) for i in range(n)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
-    kernel = _host(kernel)
+    with jax.enable_x64(True):  # noqa: FBT003, for kernels and means that are written with `jax.numpy`
+        return _posterior(_host(kernel), ctx, tgt, noise, tgt_noise, mean, full=full)
+
+
+def _posterior(
+    kernel: Any, ctx: Points, tgt: Points, noise: Any, tgt_noise: Any, mean: Any, *, full: bool
+) -> Posterior:
+    """The posterior of one task."""
     p, f = _observed(ctx)
     q = coordinates(tgt)
     prior = np.asarray(gram(kernel, q, q), np.float64) if full else None
@@ -115,12 +129,12 @@ def log_marginal(
     """
     if points.mask.ndim != 1:
         raise ValueError(f"`points` must be one set with axes (point, dim), got batch axes {points.mask.shape[:-1]}.")
-    kernel = _host(kernel)
     p, f = _observed(points)
-    residual = f - _mean(mean, p)
     if not len(p):
         return 0.0
-    factor = _factor(kernel, p, _level("noise", noise))
+    with jax.enable_x64(True):  # noqa: FBT003
+        residual = f - _mean(mean, p)
+        factor = _factor(_host(kernel), p, _level("noise", noise))
     white = np.linalg.solve(factor, residual)
     return float(-(white @ white) / 2 - np.log(np.diagonal(factor)).sum() - len(p) * np.log(2 * np.pi) / 2)
 
@@ -154,7 +168,9 @@ def _mean(mean: Any, points: np.ndarray) -> np.ndarray:
 
 
 def _level(name: str, noise: Any) -> float:
-    return real(name, np.asarray(noise, np.float64).item(), ends=True)
+    if np.ndim(noise):
+        raise ValueError(f"`{name}` must be one number for a task, got shape {np.shape(noise)}.")
+    return real(name, np.asarray(noise).item(), ends=True)
 
 
 def _factor(kernel: Any, p: np.ndarray, noise: float) -> np.ndarray:

@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, floating, whole
+from bsatnp._sphere import namespace
+from bsatnp._types import Array, Key, floating, real, whole, whole_range
 from bsatnp.simulate.draws import cells, correlate, shuffles
-from bsatnp.simulate.kernels import AbstractKernel, is_known, namespace, parameter, positive
+from bsatnp.simulate.kernels import AbstractKernel, is_known, parameter, positive
 from bsatnp.tasks import Points, Task
 
 
@@ -116,7 +117,7 @@ class GneitingMean(eqx.Module):
 
     def __call__(self, points: Array) -> Array:
         """The mean at `points`."""
-        xp = namespace(points)
+        xp, points = namespace(points), floating(points)
         names = [field.name for field in dataclasses.fields(self)]
         weight = {name: parameter(getattr(self, name), points) for name in names}
         height, t = terrain(points[..., :2]), points[..., 2]
@@ -233,14 +234,12 @@ class GneitingTasks:
     noisy_tgt: bool = True
 
     def __post_init__(self):
-        whole("batch", self.batch)
-        if not 0 <= self.n_ctx[0] < self.n_ctx[1] <= self.locations + 1:
-            raise ValueError(
-                f"`n_ctx` must be (low, high) with 0 <= low < high <= {self.locations + 1}, got {self.n_ctx}."
-            )
-        if not 2 <= self.window <= self.times:
+        for name, least in (("batch", 1), ("locations", 1), ("times", 2), ("window", 2)):
+            whole(name, getattr(self, name), least)
+        whole_range("n_ctx", self.n_ctx, self.locations + 1)
+        if self.window > self.times:
             raise ValueError(f"`window` must be between 2 and the {self.times} times, got {self.window}.")
-        if not 0 < self.noise[0] <= self.noise[1]:
+        if real("noise", self.noise[0]) > real("noise", self.noise[1]):
             raise ValueError(f"`noise` must be (low, high) with 0 < low <= high, got {self.noise}.")
 
     def __call__(self, step: int, *, key: Key) -> Task:

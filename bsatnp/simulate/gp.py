@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, real, whole
+from bsatnp._types import Array, Key, is_traced, real, whole
 from bsatnp.simulate.draws import (
     asked,
     cells,
@@ -20,7 +20,7 @@ from bsatnp.simulate.draws import (
     denser,
     process_tasks,
 )
-from bsatnp.simulate.kernels import SquaredExponential
+from bsatnp.simulate.kernels import Matern, SquaredExponential
 from bsatnp.tasks import Task
 
 
@@ -74,10 +74,11 @@ class GPTasks:
         check_counts(self.batch, self.n_ctx, self.n_tgt, self.ctx_sizes)
         check_process(self.noise, self.tgt_noise, self.lengthscale)
         whole("dim", self.dim)
-        real("shift", self.shift, -np.inf)
-        for name, span in (("domain", self.domain), ("inner", self.inner)):
-            if span is not None:
-                check_span(name, span)
+        check_span("domain", self.domain, real("shift", self.shift, -np.inf))
+        if self.inner is not None:
+            check_span("inner", self.inner, self.shift)
+            if not self.domain[0] <= self.inner[0] < self.inner[1] <= self.domain[1]:
+                raise ValueError(f"`inner` must lie within `domain` {self.domain}, got {self.inner}.")
 
     def shifted(self, by: float) -> "GPTasks":
         """The same tasks `by` units away along every axis; the same step and key give the same values."""
@@ -88,8 +89,9 @@ class GPTasks:
         (middle, half), more = _span(self.domain), factor**self.dim
         n_ctx, ctx_sizes = denser(self.n_ctx, self.ctx_sizes, more)
         domain = (middle - factor * half, middle + factor * half)
+        inner = None if self.inner is None else tuple(middle + factor * (end - middle) for end in self.inner)
         n_tgt = round(self.n_tgt * more)
-        return dataclasses.replace(self, domain=domain, n_ctx=n_ctx, n_tgt=n_tgt, ctx_sizes=ctx_sizes)
+        return dataclasses.replace(self, domain=domain, inner=inner, n_ctx=n_ctx, n_tgt=n_tgt, ctx_sizes=ctx_sizes)
 
     @classmethod
     def multiscale(cls, **options: Any) -> "GPTasks":
@@ -121,12 +123,25 @@ class GPTasks:
         counts, size = context_counts(self.batch, self.n_ctx, self.ctx_sizes, same=self.same_n_ctx, key=key_count)
         # drawn apart from the rest: its compilation is the slowest and shared by all streams
         lengthscale = jax.random.beta(key_scale, *self.lengthscale, (self.batch,))
-        kernels = jax.vmap(lambda scale: jax.tree.map(jnp.asarray, self.kernel(scale)))(lengthscale)
+        kernels = jax.vmap(self._kernel)(lengthscale)
         where = None if targets is None else asked(targets, self.dim) - self.shift
         shape = (self.batch, size, self.n_tgt, self.dim)
         spans = _span(self.domain), _span(self.inner or self.domain)
         noise = (self.noise, self.tgt_noise)
-        return _draw(shape, counts, kernels, where, spans, noise, self.shift, key=key_task), kernels
+        task = _draw(shape, counts, kernels, where, spans, noise, self.shift, key=key_task)
+        if not isinstance(kernels, SquaredExponential | Matern) and not is_traced(task):
+            if not task.tgt.observed.all():  # NaN, where there was no factor
+                raise ValueError("`kernel` must give a positive semi-definite covariance, got one that has no factor.")
+        return task, kernels
+
+    def _kernel(self, lengthscale: Array) -> Any:
+        kernel = self.kernel(lengthscale)
+        if any(callable(leaf) for leaf in jax.tree.leaves(kernel)):
+            raise ValueError(
+                "`kernel` must give an `AbstractKernel`, or another module whose parameters are its leaves, got "
+                f"{type(kernel).__name__}."
+            )
+        return jax.tree.map(jnp.asarray, kernel)
 
 
 @partial(jax.jit, static_argnums=0)

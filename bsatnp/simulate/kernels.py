@@ -9,9 +9,9 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from bsatnp._sphere import namespace
 from bsatnp._types import Array, floating, is_traced
 
 
@@ -96,11 +96,6 @@ def gram(kernel: Any, p: Array, q: Array) -> Array:
     if isinstance(p, np.ndarray) and isinstance(q, np.ndarray):
         return np.asarray(kernel(p[:, None, :], q[None, :, :]))
     return jax.vmap(jax.vmap(kernel, (None, 0)), (0, None))(p, q)
-
-
-def namespace(array: Any) -> Any:
-    """NumPy for host arrays, `jax.numpy` for all others."""
-    return np if isinstance(array, np.ndarray | np.generic) else jnp
 
 
 def parameter(value: Any, like: Any) -> Any:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, real, whole
+from bsatnp._types import Array, Key, real, whole, whole_range
 from bsatnp.simulate.draws import (
     cells,
     check_counts,
@@ -159,12 +159,10 @@ class SIRTasks:
         _check_width(self.width)
         whole("steps", self.steps)
         whole("cells", self.cells)
-        check_span("domain", self.domain)
-        real("shift", self.shift, -np.inf)
+        check_span("domain", self.domain, real("shift", self.shift, -np.inf))
         for name, values in (("infection", self.infection), ("recovery", self.recovery)):
             check_parameters(name, values)
-        if not 0 <= self.first_cases[0] < self.first_cases[1] <= self.cells**2 + 1:
-            raise ValueError(f"`first_cases` must be (low, high) with 0 <= low < high, got {self.first_cases}.")
+        whole_range("first_cases", self.first_cases, self.cells**2 + 1)
         most = self.n_tgt if self.ctx_in_tgt else self.n_tgt + self.n_ctx[1] - 1
         if most > self.cells**2:
             raise ValueError(f"`cells` must give enough points for a task of {most}, got {self.cells} squared.")

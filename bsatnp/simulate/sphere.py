@@ -8,7 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array, Key, floating, real
+from bsatnp import _sphere
+from bsatnp._sphere import namespace, turn
+from bsatnp._types import Array, Key, floating, is_traced, real
 from bsatnp.simulate.draws import (
     asked,
     cells,
@@ -18,7 +20,7 @@ from bsatnp.simulate.draws import (
     inverse_gamma,
     process_tasks,
 )
-from bsatnp.simulate.kernels import AbstractKernel, namespace, parameter, positive
+from bsatnp.simulate.kernels import AbstractKernel, parameter, positive
 from bsatnp.tasks import Task
 
 
@@ -60,15 +62,7 @@ def great_circle(p: Array, q: Array) -> Any:
 
     **Units.** Degrees throughout. The gradient is zero where the points coincide or are antipodes.
     """
-    xp, p, q = namespace(p), floating(p), floating(q)
-    half = xp.radians((p - q) / 2)
-    lat_p, lat_q = xp.radians(p[..., 1]), xp.radians(q[..., 1])
-    level = xp.cos(lat_p) * xp.cos(lat_q)
-    near = xp.sin(half[..., 1]) ** 2 + level * xp.sin(half[..., 0]) ** 2  # squared half chord
-    far = xp.sin((lat_p + lat_q) / 2) ** 2 + level * xp.cos(half[..., 0]) ** 2  # the same to the antipode
-    inside = (near > 0) & (far > 0)
-    angle = 2 * xp.arctan2(xp.sqrt(xp.where(inside, near, 1)), xp.sqrt(xp.where(inside, far, 1)))
-    return xp.degrees(xp.where(inside, angle, xp.where(near > 0, np.pi, 0)))
+    return _sphere.angle(*_sphere.half_chords(floating(p), floating(q)))
 
 
 def rotate(points: Array, *, north: float = 0.0, east: float = 0.0, tilt: float = 0.0) -> Array:
@@ -79,12 +73,12 @@ def rotate(points: Array, *, north: float = 0.0, east: float = 0.0, tilt: float 
 
     **Shapes.** (longitude, latitude), `(…, 2)` to `(…, 2)`.
 
-    **Units.** Degrees; longitudes come back in (−180, 180].
+    **Units.** Degrees; longitudes come back in ±180.
 
     **Reference.** The paper's experimental setup, spherical GPs: 60, 30, 0 and 60, 30, 20.
     """
     matrix, points = rotation(north=north, east=east, tilt=tilt), floating(points)
-    return _turn(points, namespace(points).asarray(matrix, points.dtype))
+    return turn(points, namespace(points).asarray(matrix, points.dtype))
 
 
 def rotation(*, north: float = 0.0, east: float = 0.0, tilt: float = 0.0) -> np.ndarray:
@@ -169,6 +163,8 @@ class SphereTasks:
         lengthscale = inverse_gamma(*self.lengthscale, self.batch, key=key_scale)
         kernels = GreatCircleExponential(lengthscale, jnp.ones_like(lengthscale))
         where = None if targets is None else asked(targets, 2)
+        if targets is not None and not is_traced(where) and (most := float(jnp.abs(where[:, 1]).max(initial=0))) > 90:
+            raise ValueError(f"`targets` must be (longitude, latitude) in degrees, got a latitude of {most:g}.")
         north, east, tilt = self.rotation
         matrix = jnp.asarray(rotation(north=north, east=east, tilt=tilt), lengthscale.dtype)
         shape, noise = (self.batch, size, self.n_tgt), (self.noise, self.tgt_noise)
@@ -184,13 +180,5 @@ def _draw(shape, counts, kernels, targets, half_width, noise, matrix, *, key):
     s = half_width * jax.random.uniform(key_place, (batch, n, 2), minval=-1, maxval=1)
     if targets is not None:
         s = jnp.concatenate([s, jnp.broadcast_to(targets[None], (batch, *targets.shape))], 1)
-    move = (lambda s: s) if matrix is None else partial(_turn, matrix=matrix)
+    move = (lambda s: s) if matrix is None else partial(turn, matrix=matrix)
     return process_tasks(kernels, s, counts, size, noise=noise, move=move, key=key_values)
-
-
-def _turn(points: Array, matrix: Array) -> Array:
-    xp = namespace(points)
-    lon, lat = xp.radians(points[..., 0]), xp.radians(points[..., 1])
-    a, b, c = xp.cos(lat) * xp.cos(lon), xp.cos(lat) * xp.sin(lon), xp.sin(lat)
-    x, y, z = (matrix[i, 0] * a + matrix[i, 1] * b + matrix[i, 2] * c for i in range(3))
-    return xp.degrees(xp.stack([xp.arctan2(y, x), xp.arctan2(z, xp.hypot(x, y))], -1))

@@ -33,7 +33,8 @@ def batch(tasks: Sequence[Task], *, ctx_sizes: Sequence[int] = (), tgt_sizes: Se
         tgt_sizes: the same for targets.
 
     Raises:
-        ValueError: no tasks, tasks that do not fit each other, or dates that no common unit holds.
+        ValueError: no tasks, tasks that do not fit each other, dates that no common unit holds, or whole numbers that
+            the floats of another task do not hold.
     """
     tasks = list(tasks)
     if not tasks:
@@ -58,10 +59,16 @@ def _stack(*leaves: Any) -> Any:
     if is_traced(leaves) or not any(isinstance(leaf, np.ndarray) for leaf in leaves):
         return jnp.stack(leaves)
     stacked = np.stack([np.asarray(leaf) for leaf in leaves])
-    if stacked.dtype.kind == "M":
-        for leaf, row in zip(leaves, stacked, strict=True):
-            if not ((row.astype(leaf.dtype) == leaf) | np.isnat(leaf)).all():
-                raise ValueError(f"`tasks` must hold dates that {stacked.dtype} can hold, got {leaf.min()}.")
+    for leaf, row in zip(leaves, stacked, strict=True):
+        if leaf.dtype == row.dtype or leaf.dtype.kind not in "Miu":
+            continue
+        lost = row.astype(leaf.dtype) != leaf
+        lost = lost & ~np.isnat(leaf) if leaf.dtype.kind == "M" else lost
+        if lost.any():
+            what = "dates" if leaf.dtype.kind == "M" else "whole numbers"
+            raise ValueError(
+                f"`tasks` must hold {what} that {stacked.dtype} can hold, got {np.asarray(leaf)[lost][0]}."
+            )
     return stacked
 
 
@@ -75,7 +82,8 @@ def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> 
         key: chooses the points.
 
     Raises:
-        ValueError: more points asked for than there are, no whole numbers from 0 up, a batch instead of one set.
+        ValueError: more points asked for than there are, no whole numbers from 0 up, a batch instead of one set, points
+            on the host under `jit` or `vmap`.
     """
     if points.mask.ndim != 1:
         raise ValueError(f"`points` must be one set with axes (point, dim), got batch axes {points.mask.shape[:-1]}.")
@@ -86,9 +94,9 @@ def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> 
     n_tgt = max(n - n_ctx, 0) if n_tgt is None else whole("n_tgt", n_tgt, 0)
     if n_ctx + n_tgt > n:
         raise ValueError(f"`n_ctx` + `n_tgt` must be at most the {n} points, got {n_ctx} + {n_tgt}.")
+    if is_traced(key) and any(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(points)):
+        raise ValueError("`points` must be on the device where `split` is traced: make their arrays `jnp` ones first.")
     order = jax.random.permutation(key, n)
     if is_traced(points):  # padding comes last, and only where the rest does not suffice
         order = order[jnp.argsort(~points.mask[order], stable=True)]
-    elif not is_traced(order):
-        order = np.asarray(order)
     return Task(points.take(order[:n_ctx]), points.take(order[n_ctx : n_ctx + n_tgt]))

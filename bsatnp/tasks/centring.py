@@ -35,7 +35,8 @@ def centre(task: Task, components: Sequence[str], *, origin: Mapping[str, Any] |
         The narrowed task and the origin of every component that was moved.
 
     Raises:
-        ValueError: points that differ on the host would coincide in device precision, or numbers would overflow there.
+        ValueError: points that differ on the host as neighbours usually do would coincide in device precision, or
+            numbers would overflow there.
     """
     moved = dict(origin or {})
     index_ctx, index_tgt = dict(task.ctx.index), dict(task.tgt.index)
@@ -137,7 +138,7 @@ def narrow(name: str, values: Any, mask: Any) -> np.ndarray:
     """A component on the host in the precision of the device.
 
     Raises:
-        ValueError: points that differ would coincide there, or numbers overflow.
+        ValueError: points that lie as far apart as neighbours usually do would coincide there, or numbers overflow.
     """
     if values.dtype.kind == "M":
         values = seconds(values)

@@ -102,7 +102,16 @@ class Points(eqx.Module):
         return int((~self.observed & self.mask[..., None]).sum())
 
     def take(self, rows: Array | slice) -> "Points":
-        """The points at `rows`, along the point axis of one unbatched set."""
+        """The points at `rows`, numbers or a boolean for each, along the point axis of one unbatched set.
+
+        Raises:
+            ValueError: a batch.
+            IndexError: a row that is not there.
+        """
+        if self.mask.ndim != 1:
+            raise ValueError(f"`take` needs one set with axes (point,), got batch axes {self.mask.shape[:-1]}.")
+        if not isinstance(rows, slice) and not is_traced(rows):
+            rows = np.arange(len(self))[np.asarray(rows)]  # a device array would take its last row for one beyond
         return jax.tree.map(lambda leaf: leaf[rows], self)
 
     def pad(self, size: int) -> "Points":

@@ -142,6 +142,12 @@ def test_infinite(tmp_path):
         beijing.load(write_folder(tmp_path, rows=rows))
 
 
+def test_an_hour_twice_is_named(tmp_path):
+    row = ROW.format(hour=1, pm=7, wd='"N"', station="STATION")
+    with pytest.raises(ValueError, match=r"one row an hour, got two of 'Aotizhongxin' at 2016-02-29T01:00:00"):
+        beijing.load(write_folder(tmp_path, rows=[row, row]))
+
+
 @pytest.mark.parametrize("content", [gzip.compress(b"a,b\n" * 5000, mtime=0)[:20], b"no gzip"])
 def test_a_compressed_file_that_is_cut_is_named(tmp_path, content):
     write_folder(tmp_path, skip="Dongsi").joinpath("PRSA_Data_Dongsi_x.csv.gz").write_bytes(content)

@@ -177,6 +177,16 @@ def test_baselines_by_hand():
         residual_std(persistence, [])
 
 
+def test_a_missing_target_is_no_error_of_a_baseline():
+    task = small_task()
+    missing = Task(task.ctx, Points(task.tgt.index, np.where([[True], [False], [True]], task.tgt.f, np.nan)))
+    known = np.asarray(task.tgt.f - persistence(task))[[0, 2]]
+    np.testing.assert_allclose(residual_std(persistence, [missing]), [np.sqrt((known**2).mean())], rtol=1e-12)
+    none = Task(task.ctx, Points(task.tgt.index, np.full((3, 1), np.nan)))
+    with pytest.raises(ValueError, match=r"`tasks` must hold observed targets of every output, got none of \[0\]"):
+        residual_std(persistence, [none])
+
+
 def test_persistence_is_the_value_an_hour_before_the_first_target(parts):
     part = parts.test
     task, start = part.task(0), 624

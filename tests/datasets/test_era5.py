@@ -177,6 +177,25 @@ def test_edges_of_a_box_are_met_by_coordinates_in_float32(tmp_path):
     assert part.temperature.shape == (2, 2, 3)
 
 
+def test_a_box_may_end_where_a_lattice_around_the_globe_begins(tmp_path):
+    globe = small().assign_coords(longitude=[0.0, 90.0, 180.0, 270.0])
+    globe.to_netcdf(tmp_path / "globe.nc", engine="netcdf4")
+    data = era5.load(tmp_path)
+    np.testing.assert_array_equal(data.within(Box(50, 50.5, 90, 180)).longitude, [90])
+    np.testing.assert_array_equal(data.within(Box(50, 50.5, -180, 180)).longitude, [-180, -90, 0, 90])
+
+
+def test_a_file_that_is_cut_or_empty_is_named(tmp_path):
+    file = tmp_path / "one.nc"
+    small().isel(time=slice(0, 0)).to_netcdf(file, engine="netcdf4")
+    with pytest.raises(ValueError, match="'one.nc' must hold at least one frame of temperature, got none"):
+        era5.load(file)
+    small(times=np.datetime64("2019-01-01T00") + np.arange(2000)).to_netcdf(file, engine="netcdf4")
+    file.write_bytes(file.read_bytes()[:-40_000])
+    with pytest.raises(ValueError, match="'one.nc' (cannot be read to its end|must be a file that xarray reads)"):
+        era5.load(file)
+
+
 def test_a_box_that_leaves_the_data_over_the_date_line_is_refused(tmp_path):
     pacific = small().assign_coords(longitude=[179.0, 179.5, 180.0, 180.5])
     pacific.to_netcdf(tmp_path / "pacific.nc", engine="netcdf4")

@@ -162,6 +162,9 @@ def test_noise_free_targets_keep_the_rest_of_the_task(drawn):
         ({"n_ctx": (8, 8)}, "`n_ctx`"),
         ({"n_ctx": (8, 300)}, "`n_ctx`"),
         ({"window": 13}, "`window`"),
+        ({"n_ctx": (-1, 12)}, "`n_ctx` must be at least 0, got -1"),
+        ({"locations": 0}, "`locations` must be at least 1, got 0"),
+        ({"noise": (0.2, 0.1)}, "`noise` must be"),
         ({"noise": (0.0, 0.1)}, "`noise`"),
     ],
 )
@@ -185,3 +188,9 @@ def test_bad_parameters_are_named():
             Gneiting(**{**PARAMETERS, "b": 0.5, name: value})
     with pytest.raises(ValueError, match="`gamma` must be at least 0 and at most 1, got 1.9"):
         Gneiting(**{**PARAMETERS, "gamma": 1.9})  # has negative eigenvalues
+
+
+def test_the_mean_takes_whole_numbers_as_any_others(drawn):
+    mean = jax.tree.map(lambda x: np.asarray(x)[0], drawn[1].mean)
+    points = np.array([[0, 1, 1], [-1, 0, 0]])
+    np.testing.assert_allclose(mean(points), mean(points.astype(float)), rtol=1e-12)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bsatnp.simulate import GPTasks, Matern, SquaredExponential, posterior, sample
+from bsatnp.simulate import AbstractKernel, GPTasks, Matern, SquaredExponential, posterior, sample
 from bsatnp.simulate.draws import cholesky
 from bsatnp.simulate.gp import _draw
 from bsatnp.simulate.kernels import gram
@@ -223,6 +223,8 @@ def test_grid_is_made_of_the_middles_of_cells():
         ({"dim": 0}, "`dim`"),
         ({"domain": (1.0, -1.0)}, "`domain`"),
         ({"inner": (0.0, 0.0)}, "`inner`"),
+        ({"inner": (0.0, 3.0)}, "`inner` must lie within `domain`"),
+        ({"shift": 1e9}, "`domain` .* must not lie as far off as 1e\\+09"),
         ({"domain": (0.0, np.inf)}, "`domain`"),
         ({"noise": -0.1}, "`noise` must be at least 0"),
         ({"tgt_noise": np.nan}, "`tgt_noise` must be at least 0"),
@@ -232,3 +234,33 @@ def test_grid_is_made_of_the_middles_of_cells():
 def test_bad_options_are_named(options, named):
     with pytest.raises(ValueError, match=named):
         GPTasks(**options)
+
+
+class Dip(AbstractKernel):
+    """No covariance: its diagonal is negative."""
+
+    lengthscale: Any
+
+    def __call__(self, p: Any, q: Any) -> Any:
+        return -jnp.exp(-(((p - q) / self.lengthscale) ** 2).sum(-1))
+
+
+def test_kernels_that_give_no_tasks_are_named():
+    with pytest.raises(ValueError, match="`kernel` must give a positive semi-definite covariance"):
+        dataclasses.replace(SMALL, kernel=Dip)(0, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="`kernel` must give an `AbstractKernel`.* got function"):
+        dataclasses.replace(SMALL, kernel=lambda scale: lambda p, q: scale)(0, key=jax.random.key(0))
+
+
+def test_a_scaled_stream_of_two_resolutions_scales_both():
+    wide = GPTasks.multiscale(domain=(-1.0, 2.0), inner=(0.0, 0.5)).scaled(2)
+    assert (wide.domain, wide.inner) == ((-2.5, 3.5), (-0.5, 0.5))
+
+
+def test_points_of_a_draw_are_finite_numbers_of_any_kind():
+    kernel, key = SquaredExponential(0.4), jax.random.key(0)
+    whole = sample(kernel, np.array([[0, 1], [2, 3]]), key=key)
+    np.testing.assert_array_equal(sample(kernel, np.array([[0.0, 1.0], [2.0, 3.0]]), key=key), whole)
+    for points in ([[0.0, np.nan]], np.ma.masked_less([[0.0, 1.0]], 0.5)):
+        with pytest.raises(ValueError, match="`points` must be finite everywhere"):
+            sample(kernel, np.ma.asarray(points), key=key)

@@ -1,6 +1,9 @@
 """The exact posterior against scikit-learn and SciPy, and where there is little or no context."""
 
+from functools import partial
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
@@ -145,6 +148,14 @@ def test_bad_arguments_are_named():
         (lambda: posterior(kernel, CTX, TGT, noise=-0.1), "`noise` must be at least 0 and finite, got -0.1"),
         (lambda: posterior(kernel, CTX, TGT, tgt_noise=np.nan), "`tgt_noise` must be at least 0 and finite, got nan"),
         (lambda: posterior(kernel, CTX, TGT, mean=lambda p: p), r"`mean` must give shape \(7,\).*got \(7, 2\)"),
+        (
+            lambda: posterior(kernel, CTX, TGT, noise=np.ones(9)),
+            r"`noise` must be one number for a task, got shape \(9,",
+        ),
+        (
+            lambda: posterior(kernel, CTX, TGT).log_prob(np.zeros((1, 7))),
+            r"`f` must have the shape \(7,\).* got \(1, 7\)",
+        ),
         (lambda: log_marginal(kernel, stack[0], noise=0.1), "`points` must be one set"),
     ):
         with pytest.raises(ValueError, match=says):
@@ -166,3 +177,16 @@ def _widths(ctx, tgt, kind="f8"):
         for widths, dtype in ((ctx, kind), (tgt, "f8"))
     )
     return Points(one, np.ones((1, 1))), Points(other)
+
+
+def test_a_kernel_and_a_mean_written_with_jax_count_in_float64():
+    def kernel(p, q):
+        return jnp.exp(-jnp.sum((p - q) ** 2, -1) / (2 * 0.6**2))
+
+    options = {"noise": 1e-3, "full": True}
+    got = posterior(kernel, CTX, TGT, mean=lambda p: jnp.sin(p[:, 0]), **options)
+    want = posterior(SquaredExponential(0.6), CTX, TGT, mean=lambda p: np.sin(p[:, 0]), **options)
+    jax.tree.map(partial(np.testing.assert_allclose, atol=1e-9), got, want)
+    marginal = [log_marginal(k, CTX, noise=1e-3) for k in (kernel, SquaredExponential(0.6))]
+    np.testing.assert_allclose(*marginal, rtol=1e-9)
+    assert jnp.zeros(1).dtype == jnp.result_type(float)

@@ -157,6 +157,11 @@ def test_bad_options_are_named(options, named):
         SIRTasks(**options)
 
 
+def test_a_shift_that_merges_cells_is_refused():
+    with pytest.raises(ValueError, match="where float32 merges places" if not jax.config.jax_enable_x64 else "merges"):  # pyright: ignore
+        SIRTasks().shifted(1e7 if not jax.config.jax_enable_x64 else 1e16)  # pyright: ignore
+
+
 def test_an_even_window_is_refused():
     with pytest.raises(ValueError, match="`width` must be odd, got 8"):
         exposure(jnp.zeros((12, 12), bool), width=8)

@@ -140,6 +140,10 @@ def test_bad_options_are_named():
         SphereTasks(rotation=(np.nan, 0.0, 0.0))
     with pytest.raises(ValueError, match="`lengthscale` must be positive, got -30.0"):
         SphereTasks(lengthscale=(3.0, -30.0))
+    with pytest.raises(
+        ValueError, match=r"`targets` must be \(longitude, latitude\) in degrees, got a latitude of 120"
+    ):
+        SMALL.draw(0, key=jax.random.key(0), targets=np.array([[0.0, 120.0]]))
 
 
 def test_whole_degrees_turn_like_any_others():

@@ -76,6 +76,23 @@ def test_dates_of_several_units_make_one_batch_where_one_unit_holds_them():
         batch([task("1500-01-01", "D"), task("2020-01-02", "ns")])
 
 
+def test_whole_numbers_that_the_floats_of_another_task_do_not_hold_are_refused():
+    def task(value):
+        t = np.array([[value]])
+        return Task(Points({"t": t}, np.ones((1, 1))), Points({"t": t}))
+
+    assert batch([task(3), task(0.5)]).ctx.index["t"].ravel().tolist() == [3, 0.5]
+    with pytest.raises(
+        ValueError, match="`tasks` must hold whole numbers that float64 can hold, got 1152921504606846977"
+    ):
+        batch([task(2**60 + 1), task(0.5)])
+
+
+def test_host_points_are_not_split_where_rows_are_traced():
+    with pytest.raises(ValueError, match="`points` must be on the device where `split` is traced"):
+        jax.vmap(lambda key: split(numbered(5), 2, key=key))(jax.random.split(jax.random.key(0), 2))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_split_inside_jit_takes_padding_last(seed):
     points = jax.tree.map(jnp.asarray, Points({"s": np.arange(6.0)[:, None]}, np.ones((6, 1)), mask=np.arange(6) < 3))

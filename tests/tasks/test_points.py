@@ -79,6 +79,9 @@ def test_padding_adds_masked_rows_and_take_drops_them(xp):
     np.testing.assert_array_equal(padded.mask, [True] * 3 + [False] * 2)
     np.testing.assert_array_equal(padded.observed[:, 0], padded.mask)
     jax.tree.map(np.testing.assert_array_equal, padded.take(slice(3)), points)
+    for known in (padded, jax.tree.map(jnp.asarray, padded)):
+        with pytest.raises(IndexError, match="9"):
+            known.take(np.array([9]))
     assert points.pad(3) is points
     with pytest.raises(ValueError, match="`size` must be at least the number of points 3, got 2"):
         points.pad(2)
