@@ -33,6 +33,9 @@ def check_bias(
     the same when both points are moved by one element; gradients are finite, where points coincide too. Every array of
     the bias is first moved at random, so that parameters which start at zero hide nothing.
 
+    What a bias does at lengths much larger than the points drawn, ±5.5, is not seen: pass `points` in the units of your
+    data.
+
     Args:
         bias: what to check, on bare points or on whole index sets.
         group: acts on the points; each of `bias.groups` in turn when None.
@@ -44,9 +47,11 @@ def check_bias(
 
     Raises:
         LawError: a law does not hold.
-        ValueError: points cannot be drawn without `points`.
+        ValueError: points cannot be drawn without `points`; no group to check.
     """
     if group is None:
+        if not bias.groups:
+            raise ValueError(f"`group` must be given, since `groups` of {name(bias)} is empty.")
         for one in bias.groups:
             check_bias(bias, one, points=points, elements=elements, n=n, examples=examples, tolerance=tolerance)
         return

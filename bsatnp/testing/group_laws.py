@@ -30,11 +30,11 @@ def check_group(
     """Check that a group is one, that it acts, and that its invariants are invariant.
 
     The laws: the group holds no trainable arrays; elements go through jit and vmap; `act` keeps shape and type of the
-    points; `compose`, `inverse` and `identity` give elements of one shape; the identity moves nothing; `inverse(g)`
-    undoes g; `compose(g, h)` acts as h, then g; `invariants` is a vector that `act` does not change, with finite
-    gradients even where points coincide; `check` accepts moved points; where the group says `shift_invariant`, adding
-    a vector to both points changes nothing. That the invariants tell apart all pairs that no element maps onto each
-    other is for you to prove.
+    points; some of the elements that `sample` draws move some of the points; `compose`, `inverse` and `identity` give
+    elements of one shape; the identity moves nothing; `inverse(g)` undoes g; `compose(g, h)` acts as h, then g;
+    `invariants` is a vector that `act` does not change, with finite gradients even where points coincide; `check`
+    accepts moved points; where the group says `shift_invariant`, adding a vector to both points changes nothing. That
+    the invariants tell apart all pairs that no element maps onto each other is for you to prove.
 
     Args:
         group: what to check, see `bsatnp.groups.Group`.
@@ -79,7 +79,10 @@ def check_group(
         rows = [jax.tree.map(lambda leaf, i=i: leaf[i], mapped) for i in range(2)]
         return worst(same(act(g, x), plain[0]), same(rows[0], plain[0]), same(rows[1], plain[1]))
 
+    seen = {"moved": False}
+
     def closed(g, x):
+        seen["moved"] = seen["moved"] or not float(distance(act(g, x), x)) <= tolerance * max(1.0, largest(x))
         return truth(jax.tree.map(_kind, act(g, x)) == jax.tree.map(_kind, x))
 
     def shaped(g, h):
@@ -104,6 +107,8 @@ def check_group(
     through = "elements go through jit and vmap"
     compiles(what, through, lambda: law(through, lifted, g=g, h=g, x=x))
     law("act keeps the shape and the type of points", closed, g=g, x=x)
+    if not seen["moved"]:
+        raise LawError(what, "sample draws elements that move points", {}, 0.0, 0.0, "none did")
     law("the identity moves nothing", lambda x: same(act(group.identity(), x), x), x=x)
     law("inverse(g) undoes g", undone, g=g, x=x)
     law("compose(g, h) acts as h, then g", composed, g=g, h=g, x=x)

@@ -34,8 +34,9 @@ def check_model(
 
     The laws: moving context and targets by one element changes no parameter of the likelihood (mean and std alike);
     and, for `sets`: the order of the context does not matter; targets come in the caller's order and do not see one
-    another; padding does not matter, whatever it holds; the gradient of the log-likelihood is finite, where points
-    coincide too. Every parameter is first moved at random, so that those which start at zero hide nothing.
+    another; padding of context and targets does not matter, whatever it holds; a row without an observed value is no
+    context; predictions and the gradient of the log-likelihood are finite, where points coincide and without any
+    context too. Every parameter is first moved at random, so that those which start at zero hide nothing.
 
     Args:
         model: what to check.
@@ -99,38 +100,61 @@ def check_model(
         return differ(got, _roll(expected), tolerance)
 
     def alone(model, ctx, f, tgt):
-        others = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:1], jnp.repeat(leaf[-1:] * 2, n_tgt - 1, 0)]), tgt)
-        got, expected = _predict(model, ctx, f, others), _predict(model, ctx, f, tgt)
-        return differ([leaf[:1] for leaf in got], [leaf[:1] for leaf in expected], tolerance)
+        first = jax.tree.map(lambda leaf: leaf[:1], tgt)
+        return differ(_predict(model, ctx, f, first), [leaf[:1] for leaf in _predict(model, ctx, f, tgt)], tolerance)
 
     def padded(model, ctx, f, tgt):
-        longer, rubbish = jax.tree.map(lambda leaf: jnp.concatenate([leaf, _rubbish(leaf)]), (ctx, f))
-        mask = jnp.arange(n_ctx + 2) < n_ctx
-        return differ(_predict(model, longer, rubbish, tgt, mask), _predict(model, ctx, f, tgt), tolerance)
+        longer, rubbish, more = jax.tree.map(lambda leaf: jnp.concatenate([leaf, _rubbish(leaf)]), (ctx, f, tgt))
+        mask, wanted = (jnp.arange(n + 2) < n for n in (n_ctx, n_tgt))
+        got = _predict(model, longer, rubbish, more, mask=mask, wanted=wanted)
+        return differ([leaf[:n_tgt] for leaf in got], _predict(model, ctx, f, tgt), tolerance)
+
+    def missing(model, ctx, f, tgt):
+        first = jnp.arange(n_ctx) == 0
+        observed = jnp.ones(f.shape, bool).at[0, 0].set(False)
+        return differ(
+            _predict(model, ctx, f, tgt, observed=observed), _predict(model, ctx, f, tgt, mask=~first), tolerance
+        )
+
+    nothing = jnp.zeros(n_ctx, bool)
+
+    def prior(model, ctx, f, tgt, f_tgt):
+        return finite(_predict(model, ctx, f, tgt, mask=nothing), _slope((model, ctx, tgt), f, f_tgt, nothing))
 
     def smooth(model, ctx, f, tgt, f_tgt):
         twice = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:1], leaf[:1], leaf[2:]]), ctx)
         met = jax.tree.map(lambda a, b: jnp.concatenate([a[:1], b[1:]]), ctx, tgt)
-        return finite(_slope((model, twice, met), f, f_tgt))
+        return finite(_slope((model, twice, met), f, f_tgt, ~nothing))
 
     law("the order of the context does not matter", unordered)
     law("targets come in the caller's order", ordered)
     law("targets do not see one another", alone)
     law("padding does not matter", padded)
+    law("a row without an observed value is no context", missing)
+    law("without context predictions and gradients are finite", prior, f_tgt=f_tgt)
     law("gradients are finite", smooth, f_tgt=f_tgt)
 
 
+def _predict(
+    model: Any, ctx: Any, f: Any, tgt: Any, *, mask: Any = None, observed: Any = None, wanted: Any = None
+) -> Any:
+    """The arrays of the likelihood. All rows and values count where nothing else is said, in one compilation."""
+    mask = jnp.ones(f.shape[:1], bool) if mask is None else mask
+    observed = jnp.ones(f.shape, bool) if observed is None else observed
+    wanted = jnp.ones(len(jax.tree.leaves(tgt)[0]), bool) if wanted is None else wanted
+    return _compiled(model, ctx, f, tgt, mask, observed, wanted)
+
+
 @eqx.filter_jit
-def _predict(model: Any, ctx: Any, f: Any, tgt: Any, mask: Any = None) -> Any:
-    """The arrays of the likelihood."""
-    return jax.tree.leaves(model(Points(ctx, f, mask=mask), Points(tgt)))
+def _compiled(model: Any, ctx: Any, f: Any, tgt: Any, mask: Any, observed: Any, wanted: Any) -> Any:
+    return jax.tree.leaves(model(Points(ctx, f, mask=mask, observed=observed), Points(tgt, mask=wanted)))
 
 
 @eqx.filter_jit
 @eqx.filter_grad
-def _slope(arguments: tuple, f: Any, f_tgt: Any) -> Any:
+def _slope(arguments: tuple, f: Any, f_tgt: Any, mask: Any) -> Any:
     model, ctx, tgt = arguments
-    return model(Points(ctx, f), Points(tgt)).log_prob(f_tgt).sum()
+    return model(Points(ctx, f, mask=mask), Points(tgt)).log_prob(f_tgt).sum()
 
 
 def _flip(tree: Any) -> Any:

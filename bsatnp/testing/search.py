@@ -30,7 +30,7 @@ class LawError(AssertionError):
     ):
         self.law, self.case, self.deviation, self.allowed = law, dict(case), deviation, allowed
         where = "; ".join(f"{name} = {_show(value)}" for name, value in case.items())
-        why = why or f"off by {deviation:.3g} (allowed {allowed:.1g})"
+        why = why or f"off by {deviation:.3g} (allowed {allowed:.3g})"
         super().__init__(f"{subject} breaks the law '{law}': {why}{' at ' if where else ''}{where}.")
 
 

@@ -63,6 +63,7 @@ def refuse(self, points):
         ("elements go through jit and vmap", {"act": python_branch}),
         ("act keeps the shape and the type of points", {"act": lambda self, g, points: (points + g[None])[:, 0]}),
         ("act keeps the shape and the type", {"act": lambda self, g, points: (points + g[None]).astype(jnp.bfloat16)}),
+        ("sample draws elements that move points", {"sample": lambda self, *, key: jnp.zeros(1)}),
         ("compose, inverse and identity give elements of one shape", {"identity": lambda self: jnp.zeros((1, 1))}),
         ("the identity moves nothing", {"identity": lambda self: jnp.ones(1)}),
         (r"inverse\(g\) undoes g", {"inverse": lambda self, g: g}),
@@ -78,7 +79,11 @@ def refuse(self, points):
         (
             "a shift_invariant group ignores a common shift",
             {
-                "act": lambda self, g, points: points,
+                "sample": lambda self, *, key: jax.random.rademacher(key, (1,), float),
+                "identity": lambda self: jnp.ones(1),
+                "compose": lambda self, g, h: g * h,
+                "inverse": lambda self, g: g,
+                "act": lambda self, g, points: g[None] * points,
                 "invariants": lambda self, p, q: p * q,
             },
         ),

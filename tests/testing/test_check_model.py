@@ -40,7 +40,7 @@ class Smoother(eqx.Module):
 
     def __call__(self, tgt):
         ctx, fault = self.ctx, self.model.fault
-        keep = jnp.ones_like(ctx.usable) if fault == "padding" else ctx.usable
+        keep = {"padding": jnp.ones_like(ctx.usable), "missing": ctx.mask}.get(fault, ctx.usable)
         keep = keep[:, None]
         s, f = (jnp.where(keep, x, jnp.zeros_like(x)) for x in (ctx.index["s"], self.model.head.encode(ctx.f)))
         square = ((tgt.index["s"][:, None] - s[None]) ** 2).sum(-1)
@@ -50,6 +50,15 @@ class Smoother(eqx.Module):
             weight = weight * jnp.arange(1.0, 1 + len(s))[None]
         if fault == "targets":
             weight = weight + square.sum()
+        if fault == "count":
+            weight = weight / len(tgt)
+        if fault == "wanted":
+            weight = weight * tgt.mask.mean()
+        if fault == "missing":
+            weight = weight / (1 + weight.sum(1, keepdims=True))
+        if fault == "prior":
+            kept = keep.T.astype(f.dtype)
+            weight = weight + kept / kept.sum()
         if fault == "place":
             weight = weight * (1 + tgt.index["s"][:, :1] ** 2)
         level = weight @ f[:, :1] + self.model.weight
@@ -72,7 +81,11 @@ def test_a_right_model_passes(head):
         ("order", "the order of the context does not matter"),
         ("reversed", "targets come in the caller's order"),
         ("targets", "targets do not see one another"),
+        ("count", "targets do not see one another"),
         ("padding", "padding does not matter"),
+        ("wanted", "padding does not matter"),
+        ("missing", "a row without an observed value is no context"),
+        ("prior", "without context predictions and gradients are finite"),
         ("gradient", "gradients are finite"),
     ],
 )
@@ -128,3 +141,11 @@ def test_perturbed_leaves_running_statistics_alone():
 def test_groups_on_bare_points_are_refused():
     with pytest.raises(ValueError, match=r'`group` must act on components of an index set, as `On\("s", group\)` does'):
         check_model(Nearby(weight=jnp.zeros(())), Translation(2))
+
+
+@pytest.mark.parametrize("scale", [1e5, 1e6])
+def test_shifts_in_metres_are_no_fault(scale):
+    class Far(Nearby):
+        """Nearby, of places in 1,000 km."""
+
+    check_model(Far(weight=jnp.zeros(())), On("s", Translation(2, scale)), sets=False)
