@@ -21,7 +21,7 @@ class Sum(AbstractBias):
         terms: biases with the same number of heads, or with one score for all of them.
 
     Raises:
-        ValueError: no terms.
+        ValueError: no terms, or one that is no bias; from a call, terms with different numbers of heads.
 
     **Reference.** Equation (3) of the paper, with its weights γ inside the terms (or in `Weighted`).
     """
@@ -31,6 +31,8 @@ class Sum(AbstractBias):
     def __init__(self, *terms: AbstractBias):
         if not terms:
             raise ValueError("`terms` must hold at least one bias, got none.")
+        for term in terms:
+            _check_bias("terms", term)
         self.terms = terms
 
     @property
@@ -40,11 +42,18 @@ class Sum(AbstractBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
-        return sum((term(p, q) for term in self.terms[1:]), self.terms[0](p, q))
+        return _total([term(p, q) for term in self.terms])
 
     def tile(self, p: Any, q: Any) -> Float[Array, "head q k"]:
         """Scores of all pairs of two sets of points."""
-        return sum((term.tile(p, q) for term in self.terms[1:]), self.terms[0].tile(p, q))
+        return _total([term.tile(p, q) for term in self.terms])
+
+
+def _total(scores: list[Array]) -> Array:
+    heads = [len(score) for score in scores]
+    if len({*heads, 1}) > 2:
+        raise ValueError(f"`terms` must have the same number of heads, or one score for all, got {heads} heads.")
+    return sum(scores[1:], scores[0])
 
 
 class Weighted(AbstractBias):
@@ -57,7 +66,7 @@ class Weighted(AbstractBias):
         heads: number of heads.
 
     Raises:
-        ValueError: a hard mask, whose −inf has no weight.
+        ValueError: a hard mask, whose −inf has no weight; from a call, a bias with another number of heads.
 
     **Reference.** The weights γ of equation (3) of the paper.
     """
@@ -66,6 +75,7 @@ class Weighted(AbstractBias):
     weight: Float[Array, " head"]
 
     def __init__(self, bias: AbstractBias, *, heads: int = 4):
+        _check_bias("bias", bias)
         if _has_mask(bias):
             raise ValueError("`bias` must have finite scores to be weighted, got a hard mask.")
         self.bias = bias
@@ -78,11 +88,21 @@ class Weighted(AbstractBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
-        return wide(self.weight) * self.bias(p, q)
+        return self._times(self.bias(p, q))
 
     def tile(self, p: Any, q: Any) -> Float[Array, "head q k"]:
         """Scores of all pairs of two sets of points."""
-        return wide(self.weight)[:, None, None] * self.bias.tile(p, q)
+        return self._times(self.bias.tile(p, q))
+
+    def _times(self, scores: Array) -> Array:
+        if len(scores) not in (1, len(self.weight)):
+            raise ValueError(f"`heads` must be {len(scores)}, as many as `bias` has, got {len(self.weight)}.")
+        return wide(self.weight).reshape(-1, *(1,) * (scores.ndim - 1)) * scores
+
+
+def _check_bias(name: str, bias: Any) -> None:
+    if not isinstance(bias, AbstractBias):
+        raise ValueError(f"`{name}` must be biases, one by one, such as `Sum(a, b)`, got {type(bias).__name__}.")
 
 
 def _has_mask(bias: AbstractBias) -> bool:

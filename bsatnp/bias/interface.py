@@ -13,7 +13,16 @@ from bsatnp._types import whole
 
 
 class AbstractBias(eqx.Module):
-    """Interface of a bias: a score for each head, from one pair of points."""
+    """Interface of a bias: a score for each head, from one pair of points.
+
+    Raises:
+        ValueError: a group without the method `invariants`.
+    """
+
+    def __check_init__(self):
+        for group in self.groups:
+            if not callable(getattr(group, "invariants", None)):
+                raise ValueError(f'`group` must be a group, such as `On("s", Translation(2))`, got {group!r}.')
 
     @property
     @abc.abstractmethod
@@ -39,6 +48,8 @@ def basis_start(
         ValueError: no heads, no bases, or lengths that are not positive and ordered.
     """
     shape = whole("heads", heads), whole("basis", basis)
+    if np.shape(lengths) != (2,):
+        raise ValueError(f"`lengths` must be two numbers (shortest, longest), got {lengths}.")
     shortest, longest = lengths
     if not 0 < shortest <= longest < np.inf:
         raise ValueError(f"`lengths` must be positive, finite and ordered (shortest, longest), got {lengths}.")

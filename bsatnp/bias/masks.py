@@ -3,10 +3,12 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from bsatnp.bias.interface import AbstractBias
+from bsatnp.groups import example_point
 from bsatnp.groups.protocol import safe_norm, wide
 
 
@@ -16,9 +18,28 @@ class Causal(AbstractBias):
     **Shapes.** The group must bring a single signed invariant, query minus key, as `TimeShift` does.
 
     **Invariant under.** The group.
+
+    Args:
+        group: brings the invariant.
+
+    Raises:
+        ValueError: a group whose invariant has no sign, such as a distance; from a call, several invariants.
     """
 
     group: Any
+
+    def __check_init__(self):
+        point = example_point(self.group)
+        if point is None:
+            return
+        later = jax.tree.map(lambda leaf: 2 * leaf, point)
+        with jax.ensure_compile_time_eval():
+            lags = self.group.invariants(later, point), self.group.invariants(point, later)
+            signed = any(lag.shape != (1,) or bool(lag[0] < 0) for lag in lags)
+        if not signed:
+            raise ValueError(
+                f"`group` must bring a signed invariant, as `TimeShift` does, got {self.group}: the future would pass."
+            )
 
     @property
     def groups(self) -> tuple[Any, ...]:

@@ -65,8 +65,7 @@ class TISA(AbstractBias):
         """Scores of one pair, query first."""
         weight, rate, centre = wide(self.weight), jnp.exp(wide(self.log_rate)), wide(self.centre)
         place = self.group.invariants(p, q).astype(centre.dtype)
-        if place.shape != centre.shape[-1:]:
-            raise ValueError(f"`dim` must be {place.shape[0]}, the number of invariants, got {centre.shape[-1]}.")
+        _check_dim(place, centre.shape[-1])
         square = jnp.sum((place[None, None] - centre) ** 2, -1)
         return jnp.sum(weight * jnp.exp(-rate * square), -1)
 
@@ -86,7 +85,7 @@ class MLPBias(AbstractBias):
         key: draws the weights.
 
     Raises:
-        ValueError: counts below 1.
+        ValueError: counts below 1, a depth below 0; from a call, another number of invariants than `dim`.
     """
 
     group: Any
@@ -105,7 +104,12 @@ class MLPBias(AbstractBias):
     ):
         self.group = group
         self.network = eqx.nn.MLP(
-            whole("dim", dim), whole("heads", heads), whole("width", width), depth, activation, key=key
+            whole("dim", dim),
+            whole("heads", heads),
+            whole("width", width),
+            whole("depth", depth, 0),
+            activation,
+            key=key,
         )
 
     @property
@@ -116,5 +120,11 @@ class MLPBias(AbstractBias):
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
         invariants = self.group.invariants(p, q)
+        _check_dim(invariants, self.network.in_size)
         network = jax.tree.map(lambda leaf: wide(leaf) if eqx.is_inexact_array(leaf) else leaf, self.network)
         return network(invariants.astype(network.layers[0].weight.dtype))
+
+
+def _check_dim(invariants: Array, dim: Any) -> None:
+    if invariants.shape != (dim,):
+        raise ValueError(f"`dim` must be {invariants.shape[0]}, the number of invariants, got {dim}.")

@@ -11,6 +11,7 @@ from bsatnp.groups.categories import Permutation as Permutation
 from bsatnp.groups.components import On as On
 from bsatnp.groups.components import Product as Product
 from bsatnp.groups.components import components as components
+from bsatnp.groups.components import example_point as example_point
 from bsatnp.groups.components import factors as factors
 from bsatnp.groups.motions import SO3 as SO3
 from bsatnp.groups.motions import Euclidean as Euclidean

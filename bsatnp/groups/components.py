@@ -117,6 +117,17 @@ def components(group: Any) -> tuple[str, ...]:
     return tuple(factor.component for factor in factors(group))
 
 
+def example_point(*groups: Any) -> Any:
+    """A point of ones that groups act on, `(dim,)`, or a mapping to that; None where a group does not say its width."""
+    parts = [factor for group in groups for factor in factors(group)]
+    acting = parts or groups
+    if not all(isinstance(getattr(getattr(one, "group", one), "dim", None), int) for one in acting):
+        return None
+    if not parts:
+        return jnp.ones(groups[0].dim) if groups else {}
+    return {part.component: jnp.ones(part.group.dim) for part in parts}
+
+
 def factors(group: Any) -> tuple[On, ...]:
     """The `On` parts of a group made with `On` or `Product`."""
     if isinstance(group, On):

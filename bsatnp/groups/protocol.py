@@ -39,7 +39,10 @@ class Group(Protocol):
         ...
 
     def invariants(self, p: Any, q: Any) -> Array:
-        """What the action leaves unchanged of one pair of points: a vector, zero where the points coincide."""
+        """What the action leaves unchanged of one pair of points: a vector.
+
+        Biases of its length take it for a distance, and so want zero where the points coincide.
+        """
         ...
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from bsatnp._types import Index, Key
 from bsatnp.bias import AbstractBias
-from bsatnp.groups import components, factors
+from bsatnp.groups import components, example_point, factors
 from bsatnp.layers.basic import MLP
 
 
@@ -110,11 +110,10 @@ class InvariantScore(AbstractScore):
 
 def _count(group: Any) -> int:
     """How many invariants a pair of points has."""
-    parts = factors(group)
-    if not parts or any(not isinstance(getattr(part.group, "dim", None), int) for part in parts):
+    point = example_point(group)
+    if not factors(group) or point is None:
         raise ValueError(
             "`group` must act on named components of known width, as `On` and `Product` of groups with an integer "
             f"`dim` do, got {group}."
         )
-    point = {part.component: jax.ShapeDtypeStruct((part.group.dim,), jnp.result_type(float)) for part in parts}
     return int(jax.eval_shape(group.invariants, point, point).shape[0])

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 
 from bsatnp._types import Key
 from bsatnp.bias import AbstractBias
+from bsatnp.groups import components, example_point
 from bsatnp.layers import MLP, AdditiveScore, KRBlock, LayerNorm, TokenEmbedding
 from bsatnp.likelihoods import AbstractHead, GaussianHead
 from bsatnp.models.transformer import AbstractContextTransformer, Memory, drawn, self_attended
@@ -36,7 +38,7 @@ class BSATNP(AbstractContextTransformer):
         key: draws the weights.
 
     Raises:
-        ValueError: sizes below 1, or heads of the bias that do not fit.
+        ValueError: sizes below 1, a bias that is none or acts on no component, or whose heads do not fit.
 
     **Reference.** Section 4 of the paper, Figure 1, and its appendix on model parameterisations.
     """
@@ -64,7 +66,8 @@ class BSATNP(AbstractContextTransformer):
         key: Key,
     ):
         self.head = GaussianHead() if head is None else head
-
+        if bias is not None:
+            _check_bias(bias, heads)
         self.embedding, self.blocks, self.predict = drawn(
             key,
             tuple((embed or {}).items()),
@@ -89,3 +92,21 @@ class BSATNP(AbstractContextTransformer):
     def remember(self, ctx: Points, *, axis: str | None = None) -> Memory:
         """Run the context through all blocks and keep every block's keys and values."""
         return self_attended(self, ctx, axis)
+
+
+def _check_bias(bias: Any, heads: int) -> None:
+    """Raise ValueError for what is no bias of index sets with that many heads, as far as its groups tell."""
+    if not isinstance(bias, AbstractBias):
+        raise ValueError(f"`bias` must be a bias, such as those of `bsatnp.bias`, got {type(bias).__name__}.")
+    for group in bias.groups:
+        if not components(group) and isinstance(getattr(group, "dim", None), int):
+            raise ValueError(f'`bias` must act on a component of the points: write `On("s", {group})`, not {group}.')
+    point = example_point(*bias.groups)
+    if point is None:
+        return
+    try:
+        found = eqx.filter_eval_shape(bias, point, point).shape[0]
+    except KeyError:  # a bias that looks at more than its groups act on
+        return
+    if found not in (1, heads):
+        raise ValueError(f"`bias` must give {heads} heads, or one score for all of them, got {found}.")

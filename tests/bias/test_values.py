@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bsatnp import bias
-from bsatnp.groups import SO3, Euclidean, On, TimeShift, Translation
+from bsatnp.groups import SO3, Euclidean, On, Permutation, TimeShift, Translation
 
 RNG = np.random.default_rng(1)
 P, Q = RNG.normal(size=(4, 2)), RNG.normal(size=(3, 2))
@@ -134,6 +134,23 @@ def test_index_sets():
         (lambda: bias.MLPBias(Translation(2), dim=2, width=0, key=jax.random.key(0)), "`width` must be at least 1"),
         (lambda: bias.Window(Translation(2), -1.0), "`width` must be positive, got -1"),
         (lambda: bias.Sum(), "`terms` must hold at least one bias"),
+        (lambda: bias.RBFNetwork("s"), r"`group` must be a group, such as `On\(.s., Translation\(2\)\)`, got 's'"),
+        (lambda: bias.Causal(Euclidean(1)), "`group` must bring a signed invariant, as `TimeShift` does.* the future"),
+        (lambda: bias.Causal(On("s", SO3())), "`group` must bring a signed invariant"),
+        (lambda: bias.Causal(Permutation(3)), "`group` must bring a signed invariant"),
+        (lambda: bias.MLPBias(Translation(2), dim=2, depth=-1, key=jax.random.key(0)), "`depth` must be at least 0"),
+        (
+            lambda: tile(bias.MLPBias(Translation(2), dim=3, key=jax.random.key(0))),
+            "`dim` must be 2, the number of invariants, got 3",
+        ),
+        (
+            lambda: tile(bias.Sum(*(bias.RBFNetwork(Translation(2), heads=heads) for heads in (2, 4)))),
+            r"`terms` must have the same number of heads, or one score for all, got \[2, 4\] heads",
+        ),
+        (
+            lambda: tile(bias.Weighted(bias.RBFNetwork(Translation(2), heads=4), heads=2)),
+            "`heads` must be 4, as many as `bias` has, got 2",
+        ),
         (lambda: bias.Weighted(bias.Causal(TimeShift())), "must have finite scores to be weighted"),
         (lambda: bias.Weighted(bias.Linear(TimeShift()), heads=0), "`heads` must be at least 1, got 0"),
         (lambda: tile(bias.Causal(Translation(2))), r"one signed invariant, got invariants of shape \(2,\)"),
