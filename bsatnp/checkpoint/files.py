@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 
-from bsatnp.checkpoint.archive import CheckpointError, read_arrays, read_header, reading, write
+from bsatnp.checkpoint.archive import CheckpointError, check_writable, read_arrays, read_header, reading, write
 from bsatnp.checkpoint.compare import array_nodes, difference
 from bsatnp.checkpoint.trees import describe, known_names, rebuild
 
@@ -25,12 +25,15 @@ def save(path: str | os.PathLike, model: eqx.Module, *, extra: dict | None = Non
 
     Args:
         path: name of the file; an existing one is replaced.
-        model: any Equinox module made of arrays, plain values, modules, frozen dataclasses and known functions.
+        model: any Equinox module made of arrays, plain values, modules, dataclasses, named functions, and objects that
+            are their attributes alone, such as a group of one's own.
         extra: a JSON object kept in the header, such as the scaling and the units of the data; see `header`.
 
     Raises:
         CheckpointError: a part of the model that no file can describe, named by its path; `extra` is not JSON.
+        OSError: `path` cannot be written, see `check_writable`.
     """
+    check_writable(path)
     _save(path, "model", model, extra, opaque=False)
 
 

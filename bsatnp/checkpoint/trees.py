@@ -94,11 +94,21 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
             unset = isinstance(tree, eqx.Module) and field.name not in vars(tree)
             fields[field.name] = {"unset": True} if unset else inner(getattr(tree, field.name), field.name)
         return {"class": _name(kind), "fields": fields}
+    if not opaque and _is_plain(kind) and not callable(tree):
+        return {"class": _name(kind), "fields": {name: inner(value, name) for name, value in vars(tree).items()}}
     if opaque and not any(isinstance(leaf, _DATA) for leaf in jax.tree.leaves(tree)):
         return {"opaque": _name(kind)}
     raise CheckpointError(
-        f"`{path[1:] or 'model'}` must be an array, a plain value, a module, a frozen dataclass or a named function "
-        f"to be saved, got {tree if callable(tree) else kind.__name__}."
+        f"`{path[1:] or 'model'}` must be an array, a plain value, a module, a dataclass, an object of nothing but "
+        f"attributes or a named function to be saved, got {tree if callable(tree) else kind.__name__}."
+    )
+
+
+def _is_plain(cls: type) -> bool:
+    """Whether an object of the class is its attributes and nothing else."""
+    bases = [base for base in cls.__mro__ if base is not object]
+    return not any(base.__module__ == "builtins" or "__slots__" in vars(base) for base in bases) and (
+        not dataclasses.is_dataclass(cls) and cls.__new__ is object.__new__ and cls.__dictoffset__ != 0
     )
 
 
@@ -197,6 +207,10 @@ def _fill(name: str, cls: Any, fields: dict[str, Any]) -> Any:
     """
     if isinstance(cls, type) and issubclass(cls, tuple) and set(getattr(cls, "_fields", ())) == set(fields):
         return cls(**fields)
+    if isinstance(cls, type) and _is_plain(cls) and not inspect.isabstract(cls):
+        built = object.__new__(cls)
+        vars(built).update(fields)
+        return built
     if not (isinstance(cls, type) and dataclasses.is_dataclass(cls)) or inspect.isabstract(cls):
         raise CheckpointError(f"it needs the class {name}, which must be passed in `classes`.")
     declared = {field.name: field.default for field in dataclasses.fields(cls)}

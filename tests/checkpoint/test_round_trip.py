@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import functools
 import json
+import types
 import zipfile
 from typing import Any, NamedTuple
 
@@ -234,3 +235,40 @@ def test_d2_training_state_with_typed_keys_and_closures(tmp_path, everything, sa
 
 def _double(x):
     return 2 * x
+
+
+class Screw:
+    """A group of a user's own: attributes, and no base class."""
+
+    dim = 3
+
+    def __init__(self, pitch=2.0):
+        self.pitch = pitch
+
+
+def test_objects_of_attributes_alone(tmp_path):
+    class Holds(eqx.Module):
+        group: Any
+        weight: jax.Array
+
+    checkpoint.save(tmp_path / "m", Holds(Screw(3.5), jnp.ones(2)))
+    with pytest.raises(CheckpointError, match="class .*Screw, which must be passed in `classes`"):
+        checkpoint.load(tmp_path / "m", classes=[Holds])
+    loaded = checkpoint.load(tmp_path / "m", classes=[Holds, Screw])
+    assert type(loaded.group) is Screw and vars(loaded.group) == {"pitch": 3.5}
+
+    class Counts(dict):
+        """Holds more than its attributes."""
+
+    class Called(Screw):
+        def __call__(self):
+            return self.pitch
+
+    for part in (Counts(a=1), Called(), types.SimpleNamespace(a=1)):
+        with pytest.raises(CheckpointError, match="`group` must be an array, a plain value"):
+            checkpoint.save(tmp_path / "n", Holds(part, jnp.ones(2)))
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no folder '.*none' for '.*none/m'"):
+        checkpoint.save(tmp_path / "none" / "m", eqx.nn.Identity())
