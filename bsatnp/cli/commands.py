@@ -65,7 +65,9 @@ def _predict(options: argparse.Namespace) -> None:
     data, context = frames.read(options.data), _context(options)
     predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
     frames.write(predicted, options.out)
-    print(f"{', '.join(fitted.columns.values)} predicted, saved as {options.out}")
+    blank = int((~fitted.placed(data)).sum())
+    rest = f", {blank} left blank without all coordinates" if blank else ""
+    print(f"{', '.join(fitted.columns.values)} predicted{rest}, saved as {options.out}")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -88,7 +90,7 @@ def _check(options: argparse.Namespace) -> None:
         _check_groups(fitted, options.examples)
     if options.data is not None:
         scores = fitted.score(frames.read(options.data), context=_context(options))
-        print("\n".join(score_lines(scores, f"{options.data} ")))
+        print("\n".join(score_lines(scores, meaning.units, f"{options.data} ")))
 
 
 def _check_groups(fitted: frames.Fitted, examples: int) -> None:

@@ -51,6 +51,7 @@ def _add_fit(fit: argparse.ArgumentParser) -> None:
     what = fit.add_argument_group("what the columns mean")
     what.add_argument("--values", nargs="+", required=True, metavar="COLUMN", help="what to predict")
     what.add_argument("--log", nargs="+", default=[], metavar="COLUMN", help="values to take the logarithm of")
+    what.add_argument("--units", nargs="+", default=[], metavar="COLUMN=UNIT", help="of values, such as zinc=mg/kg")
     what.add_argument("--likelihood", choices=HEADS, default="gaussian", help="of the values")
     space, time = what.add_mutually_exclusive_group(), what.add_mutually_exclusive_group()
     space.add_argument("--space", nargs="+", metavar="COLUMN", help="projected coordinates, such as metres")
@@ -83,6 +84,9 @@ def columns(options: argparse.Namespace) -> frames.Columns:
         raise ValueError(f"`--seed` must lie between 0 and {2**32 - 1}, got {options.seed}.")
     if (options.horizon is not None or options.history is not None) and not options.forward:
         raise ValueError("`--horizon` and `--history` need `--forward`, got none.")
+    if unnamed := [one for one in options.units if not all(one.partition("="))]:
+        raise ValueError(f"`--units` must be a column, `=` and its unit, such as zinc=mg/kg, got {unnamed[0]!r}.")
+    units = {name: unit for name, _, unit in (one.partition("=") for one in options.units)}
     space = (
         frames.Plane(*options.space) if options.space else frames.Sphere(*options.sphere) if options.sphere else None
     )
@@ -102,6 +106,7 @@ def columns(options: argparse.Namespace) -> frames.Columns:
         categories=options.categories,
         log=options.log,
         head=HEADS[options.likelihood],
+        units=units,
     )
 
 

@@ -63,6 +63,14 @@ class AbstractSplits(abc.ABC):
         return Task(rows.points.take(ctx), rows.points.take(tgt))
 
 
+def same(points: Points) -> np.ndarray:
+    """A number for each row, `(row,)`, that rows with the same coordinates and values share, in order of the first."""
+    columns = [*(np.asarray(points.index[name]) for name in sorted(points.index)), np.asarray(points.f)]
+    columns.append(np.asarray(points.observed))
+    numbers: dict[tuple, int] = {}
+    return np.array([numbers.setdefault(tuple(row), len(numbers)) for row in np.concatenate(columns, -1).tolist()], int)
+
+
 @dataclass(frozen=True)
 class Random(AbstractSplits):
     """Random context and target points from the whole data set, for a few hundred scattered points.
@@ -73,10 +81,12 @@ class Random(AbstractSplits):
     """
 
     def hold_out(self, rows: Rows, share: float, rng: np.random.Generator) -> np.ndarray:
-        """Points at random."""
-        held = np.zeros(len(rows), bool)
-        held[rng.permutation(len(rows))[: max(1, round(share * len(rows)))]] = True
-        return held
+        """Points at random; rows that are the same are held out together."""
+        alike = same(rows.points)
+        order = rng.permutation(alike.max(initial=-1) + 1)
+        counts = np.cumsum(np.bincount(alike)[order])
+        wanted = max(1, round(share * len(rows)))
+        return np.isin(alike, order[: 1 + np.searchsorted(counts, wanted)])
 
     def draw(self, rows: Rows, allowed: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Distinct points at random."""

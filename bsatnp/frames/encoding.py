@@ -1,6 +1,7 @@
 """From columns to points near 1, and from predictions back to columns in the units of the data."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -56,25 +57,34 @@ class Meaning:
         kinds = {name: "number" for each in tables for name in each.kinds} | kinds
         named = [name for name in columns.values if kinds[name] == "text"]
         numbered = isinstance(columns.head, CategoricalHead)
-        if named and (len(columns.values) > 1 or not isinstance(columns.head, GaussianHead | CategoricalHead)):
-            raise ValueError(f"Column {named[0]!r} must hold numbers, got text such as {_example(tables, named[0])!r}.")
+        for name in named:
+            labels_fit = len(columns.values) == 1 and isinstance(columns.head, GaussianHead) and not columns.log
+            if not numbered and (not labels_fit or _some_number(tables, name)):
+                hint = ": labels need `head=CategoricalHead(2)`" if labels_fit else ""
+                raise ValueError(f"Column {name!r} must hold numbers, got {_stranger(tables, name)}{hint}.")
         for role in columns.roles:
             for name in role.columns:
                 if kinds[name] == "text" or ("date" in kinds[name] and not role.dates):
-                    what = "dates" if "date" in kinds[name] else f"text such as {_example(tables, name)!r}"
+                    what = "dates" if "date" in kinds[name] else _stranger(tables, name)
                     raise ValueError(f"Column {name!r} must hold numbers for {type(role).__name__}, got {what}.")
                 if isinstance(role, Phase) and role.dated and any(each.kinds[name] == "number" for each in tables):
                     raise ValueError(
                         f"Column {name!r} must hold dates, got numbers: for numbers use `Phase({name!r}, period)` with "
                         "the period in their unit, such as 24 for hours."
                     )
+                if role.dates and kinds[name] == "number" and _are_written_dates(tables, name):
+                    raise ValueError(
+                        f"Column {name!r} must hold dates or a time that runs evenly, got {_first(tables, name):.0f}: "
+                        'read it with `pandas.to_datetime(column, format="%Y%m%d")`.'
+                    )
         for name in columns.values:
             if "date" in kinds[name]:
                 raise ValueError(f"Column {name!r} must hold numbers or text to be predicted, got dates.")
         for name in columns.covariates:
             if kinds[name] != "number":
-                what = _example(tables, name)
-                raise ValueError(f"Covariate {name!r} must hold numbers, got {what!r}: name it in `categories`.")
+                what = "dates" if "date" in kinds[name] else _stranger(tables, name)
+                hint = "" if "date" in kinds[name] or _some_number(tables, name) else ": name it in `categories`"
+                raise ValueError(f"Covariate {name!r} must hold numbers, got {what}{hint}.")
         labelled = columns.values[:1] if named or numbered else ()
         labels = {
             name: tuple(
@@ -276,5 +286,41 @@ def _rank(label: Any) -> tuple[str, Any]:
     return (type(label).__name__, label)
 
 
-def _example(tables: Sequence[Table], name: str) -> Any:
-    return next((one for each in tables for one in each.columns[name].tolist() if one is not None), None)
+def _first(tables: Sequence[Table], name: str) -> Any:
+    return next(one for each in tables for one in each.columns[name].tolist() if one == one)
+
+
+def _are_written_dates(tables: Sequence[Table], name: str) -> bool:
+    """Whether numbers are all days written as 20240331, and not one alone."""
+    values = np.unique(np.concatenate([each.columns[name] for each in tables]))
+    values = values[~np.isnan(values)]
+    year, month, day = values // 10_000, values // 100 % 100, values % 100
+    days = (values == np.round(values)) & (1800 <= year) & (year < 2200) & (1 <= month) & (month <= 12)
+    return len(values) > 1 and bool((days & (1 <= day) & (day <= 31)).all())
+
+
+def _strangers(tables: Sequence[Table], name: str) -> tuple[list[Any], int]:
+    """The entries of a column of text that are no numbers, and how many others there are."""
+    entries = [one for each in tables for one in each.columns[name].tolist() if one is not None]
+    strange = [one for one in entries if not _is_number(one)]
+    return strange, len(entries) - len(strange)
+
+
+def _is_number(entry: Any) -> bool:
+    try:
+        return math.isfinite(float(entry))
+    except (TypeError, ValueError):
+        return False
+
+
+def _some_number(tables: Sequence[Table], name: str) -> bool:
+    return _strangers(tables, name)[1] > 0
+
+
+def _stranger(tables: Sequence[Table], name: str) -> str:
+    """What a column of text holds that is no number, in words."""
+    strange, others = _strangers(tables, name)
+    if not strange:
+        return "numbers written as text"
+    among = f" in {len(strange)} of {len(strange) + others} rows" if others else ""
+    return f"text such as {strange[0]!r}{among}"

@@ -59,7 +59,7 @@ class Fitted(eqx.Module):
 
         Raises:
             ValueError: columns that are missing or of another kind, categories that training did not have, targets
-                beyond the horizon.
+                beyond the horizon, a context without a usable row.
         """
         if not isinstance(quantiles, Iterable):
             raise ValueError(f"`quantiles` must be a list of numbers, got {quantiles!r}.")
@@ -74,6 +74,14 @@ class Fitted(eqx.Module):
             blank[known] = values
             results[name] = blank
         return asked.layout.restore(results, self.encoding.attrs(results))
+
+    def placed(self, data: Any) -> np.ndarray:
+        """Which rows have all coordinates and covariates, and so are predicted, `(row,)`.
+
+        Raises:
+            ValueError: columns that are missing or of another kind, categories that training did not have.
+        """
+        return self.encoding.meaning.read(self._table(data))[1]
 
     def distribution(self, data: Any, *, context: Any = None) -> dict[str, AbstractLikelihood]:
         """The predictive distribution of every value, in its units: Gaussian, log-normal, of counts or of labels.
@@ -141,7 +149,10 @@ class Fitted(eqx.Module):
         many = data if isinstance(data, list | tuple) else [data]
         if not many:
             raise ValueError("`context` must be at least one data set, got none.")
-        return joined(*[self._known(self._table(one, values=True)) for one in many])
+        found = joined(*[self._known(self._table(one, values=True)) for one in many])
+        if not len(found):
+            raise ValueError("`context` must hold rows with all coordinates and values, got none.")
+        return found
 
     def _known(self, data: Table) -> Points:
         """Rows that can serve as context."""

@@ -11,7 +11,7 @@ import numpy as np
 from bsatnp._types import Key, real, typed, whole
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.default import FEW, default_model, default_splits
-from bsatnp.frames.drawing import AbstractSplits, Forecasts, Rows, Stream, generator
+from bsatnp.frames.drawing import AbstractSplits, Forecasts, Rows, Stream, generator, same
 from bsatnp.frames.encoding import Encoding, Meaning
 from bsatnp.frames.fitted import Fitted, positions, scores
 from bsatnp.frames.report import Report
@@ -90,6 +90,11 @@ def fit(
         raise ValueError(f"`splits` must be Forecasts where time is `Forward`, got {type(given).__name__}.")
     if len(f) < 3:
         raise ValueError(f"`data` must have at least 3 rows with coordinates and a value, got {len(f)}.")
+    if report.used == report.partial:
+        raise ValueError(
+            f"`values` must be known together in some rows, which alone are context, got none of {report.used}: fit "
+            f"each of {list(columns.values)} apart."
+        )
     first = Encoding.fit(meaning, index, f)  # of all rows, to choose what is held out; nothing of it is kept
     rows = _rows(first, index, f)
     held = _scaled(given, first).hold_out(rows, held_out, generator(hold_key))
@@ -132,6 +137,7 @@ def fit(
     told = dataclasses.replace(
         report,
         held_out=int(held.sum()),
+        repeated=len(rows) - len(np.unique(same(rows.points))),
         steps=run.steps,
         seconds=time.perf_counter() - began,
         best_step=int(best["step"]),
@@ -164,6 +170,7 @@ def _read(data: Any, columns: Columns) -> tuple[Meaning, dict[str, np.ndarray], 
         missing=dict(absent),
         unplaced={name: n for name, n in holes.items() if n},
         partial=int((used & ~every).sum()),
+        units=meaning.units,
     )
     return meaning, {name: values[used] for name, values in index.items()}, f[used], report
 

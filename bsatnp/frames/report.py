@@ -12,6 +12,7 @@ class Report:
         used: those with all coordinates and at least one value.
         missing: values that were not observed in used rows, by name.
         unplaced: rows without each coordinate or covariate, by column; they are left out.
+        repeated: used rows that are the same as one before them in coordinates and values.
         partial: used rows with some of several values missing: they are learned from as targets, never as context.
         held_out: used rows that were kept from training.
         steps: updates made.
@@ -21,6 +22,7 @@ class Report:
             this part, so that new data will score a little worse. `n` counts the targets of all validation tasks, in
             several of which a row may be.
         history: rows of `bsatnp.train.Fit.history`.
+        units: of the values that have one, by name.
     """
 
     rows: int
@@ -34,6 +36,8 @@ class Report:
     best_step: int = 0
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
+    repeated: int = 0
+    units: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Some lines of text."""
@@ -41,10 +45,16 @@ class Report:
         lines += [f"  {n} without a value of {name}" for name, n in self.missing.items() if n]
         lines += [f"  {n} left out without {name}" for name, n in self.unplaced.items() if n]
         lines += [f"  {self.partial} with some values missing, used as targets only"] if self.partial else []
+        lines += [f"  {self.repeated} the same as another row"] if self.repeated else []
         lines += [f"{self.steps} steps in {self.seconds:.0f} s, best after {self.best_step}"] if self.steps else []
-        return "\n".join([*lines, *(score_lines(self.scores, "held-out ") if self.scores else [])])
+        return "\n".join([*lines, *(score_lines(self.scores, self.units, "held-out ") if self.scores else [])])
 
 
-def score_lines(scores: dict[str, dict[str, float]], lead: str = "") -> list[str]:
-    """Scores as lines of text, one for each value."""
-    return [f"{lead}{name}: " + ", ".join(f"{k} {v:.4g}" for k, v in row.items()) for name, row in scores.items()]
+def score_lines(scores: dict[str, dict[str, float]], units: dict[str, str], lead: str = "") -> list[str]:
+    """Scores as lines of text, one for each value, with its unit and the number of predictions."""
+    lines = []
+    for name, row in scores.items():
+        unit = f" ({units[name]})" if name in units else ""
+        each = ", ".join(f"{score} {value:.4g}" for score, value in row.items() if score != "n")
+        lines.append(f"{lead}{name}{unit}: {each}, over {row['n']:.0f} predictions")
+    return lines

@@ -54,8 +54,8 @@ def test_a_model_is_trained_and_saved(folder, capsys):
 
 def test_options_say_what_columns_mean():
     command = (
-        "fit a.nc b.csv --out m --values pm --log pm --sphere lon lat --forward when --horizon 3600 --hour when "
-        "--season when --phase wind 360 --covariates temp --categories kind"
+        "fit a.nc b.csv --out m --values pm --log pm --units pm=a=b --sphere lon lat --forward when --horizon 3600 "
+        "--hour when --season when --phase wind 360 --covariates temp --categories kind"
     )
     expected = frames.Columns(
         "pm",
@@ -65,6 +65,7 @@ def test_options_say_what_columns_mean():
         covariates="temp",
         categories="kind",
         log="pm",
+        units={"pm": "a=b"},
     )
     assert columns(parser().parse_args(command.split())) == expected
     counts = columns(parser().parse_args("fit a --out m --values n --time t --likelihood negative-binomial".split()))
@@ -99,6 +100,9 @@ def test_predictions_go_to_any_format(folder, capsys):
     ]
     assert main([*command, "--context", f"{folder}/soil.csv"]) == 0
     assert [name for name in pd.read_csv(folder / "m.csv").columns if "_q" in name] == ["zinc_q25", "acid_q25"]
+    capsys.readouterr()
+    assert main(["predict", f"{folder}/soil.bsatnp", f"{folder}/soil.csv", "--out", f"{folder}/m.csv"]) == 0
+    assert "predicted, 1 left blank without all coordinates, saved as" in capsys.readouterr().out
 
 
 def test_check_tells_what_a_file_holds(folder, capsys):
@@ -139,6 +143,10 @@ def test_check_names_what_has_no_invariance(folder, capsys):
         ("fit soil.csv --values zinc --out m", "must name a column, got none."),
         ("fit soil.csv --values soil acid --space x y --out m", "Column 'soil' must hold numbers, got text such as"),
         ("fit soil.csv --values zinc --sphere x y --out m", "Column 'x' must lie between -180 and 360 degrees"),
+        (
+            "fit soil.csv --values zinc --space x y --units mg/kg --out m",
+            "`--units` must be a column, `=` and its unit",
+        ),
         ("fit soil.csv --values zinc --space x y --horizon 3 --out m", "`--horizon` and `--history` need `--forward`"),
         ("fit soil.csv --values zinc --phase x half --out m", "`--phase` must end in a number, got 'half'."),
         ("fit soil.csv --values zinc --space x y --likelihood poisson --out m", "whole numbers from 0 up"),

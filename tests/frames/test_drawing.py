@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bsatnp import frames
-from bsatnp.frames.drawing import Rows, Stream, blocks
+from bsatnp.frames.drawing import Rows, Stream, blocks, same
 from bsatnp.frames.fitted import positions
 from bsatnp.frames.plans import ahead, everywhere
 from bsatnp.frames.simulated import Simulated
@@ -161,3 +161,13 @@ def test_simulated_values_have_unit_spread_and_depend_on_distance():
     new = made(task, RNG)
     np.testing.assert_array_equal(new.ctx.observed, task.ctx.observed)
     assert (np.asarray(new.tgt.f) != np.asarray(task.tgt.f)).all()
+
+
+def test_rows_that_are_the_same_are_held_out_together():
+    data = rows(60, holes=3)
+    twice = data.take(np.concatenate([np.arange(60), np.arange(0, 60, 2)]))
+    alike = same(twice.points)
+    np.testing.assert_array_equal(alike, np.concatenate([np.arange(60), np.arange(0, 60, 2)]))
+    held = frames.Random(20, 8).hold_out(twice, 0.2, np.random.default_rng(0))
+    np.testing.assert_array_equal(held[60:], held[:60:2])
+    assert 18 <= held.sum() <= 19 and (held[60:]).any()

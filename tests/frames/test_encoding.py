@@ -197,7 +197,28 @@ def test_time_zones_must_be_there_or_not_as_in_training():
         (SOIL, {"zinc": 0.0}, "Column 'zinc' must be positive to take logarithms, got 60 values that are not"),
         (SOIL, {"acid": np.inf}, "Column 'acid' must hold finite numbers or NaN"),
         (SOIL, {"acid": "low"}, "Column 'acid' must hold numbers, got text such as 'low'"),
-        (SOIL, {"elev": "low"}, "Covariate 'elev' must hold numbers, got 'low': name it in `categories`"),
+        (SOIL, {"elev": "low"}, "Covariate 'elev' must hold numbers, got text such as 'low': name it in `categories`"),
+        (
+            SOIL,
+            {"elev": ["83.0", "-"] * 30},
+            "Covariate 'elev' must hold numbers, got text such as '-' in 30 of 60 rows.$",
+        ),
+        (
+            frames.Columns("acid", space=PLACE),
+            {"acid": ["n/d", *["5.5"] * 59]},
+            r"Column 'acid' must hold numbers, got text such as 'n/d' in 1 of 60 rows: labels need `head=Categ",
+        ),
+        (
+            frames.Columns("acid", space=PLACE),
+            {"acid": "5.5"},
+            "Column 'acid' must hold numbers, got numbers written as",
+        ),
+        (frames.Columns("soil", space=PLACE, log="soil"), {}, "Column 'soil' must hold numbers, got text such as"),
+        (
+            frames.Columns("acid", time=frames.Time("day")),
+            {"day": 20240301 + np.arange(60) % 28},
+            "Column 'day' must hold dates or a time that runs evenly, got 20240301: read it with `pandas.to_datetime",
+        ),
         (frames.Columns("zinc", space=PLACE, head=PoissonHead()), {}, "do not suit the likelihood: .* whole numbers"),
         (frames.Columns("zinc", time=frames.Time("soil")), {}, "must hold numbers or dates"),
         (

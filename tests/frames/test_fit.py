@@ -195,6 +195,14 @@ def test_stations_and_grids_are_read_together():
             "6 different times",
         ),
         (
+            soil_data().assign(
+                zinc=lambda d: d.zinc.where(np.arange(60) % 2 > 0), acid=lambda d: d.acid.mask(d.zinc > 0)
+            ),
+            SOIL,
+            {},
+            r"`values` must be known together in some rows, .* fit each of \['zinc', 'acid'\] apart",
+        ),
+        (
             soil_data().assign(n=1),
             frames.Columns("n", space=frames.Plane("x", "y"), head=PoissonHead()),
             {"simulate": 0.5},

@@ -15,7 +15,7 @@ from bsatnp.frames.fitting import _read
 from bsatnp.frames.roles import lengths
 from bsatnp.frames.table import table
 from bsatnp.groups import Euclidean
-from bsatnp.likelihoods import GaussianHead
+from bsatnp.likelihoods import CategoricalHead, GaussianHead
 from tests.frames.conftest import RIVER, SOIL, TINY_FIT, river_data, soil_data, untrained
 
 PLACE = frames.Plane("x", "y")
@@ -87,7 +87,7 @@ def test_b8_labels_that_no_file_could_hold_are_refused(labels):
 def test_b8_labels_that_look_alike_and_dates_as_values_are_refused():
     data = soil_data().assign(kind=pd.Series([1, "1"] * 30, soil_data().index), day=pd.Timestamp("2024-01-01"))
     with pytest.raises(ValueError, match="must hold labels that differ in writing, got \\[1, '1'\\]"):
-        _read(data, frames.Columns("kind", space=PLACE))
+        _read(data, frames.Columns("kind", space=PLACE, head=CategoricalHead(2)))
     with pytest.raises(ValueError, match="Column 'day' must hold numbers or text to be predicted, got dates"):
         _read(data, frames.Columns("day", space=PLACE))
 
@@ -107,6 +107,8 @@ def test_b6_the_date_that_cannot_be_read_is_named():
 def test_a21_no_targets_beside_a_context_of_which_the_nearest_are_used(soil):
     many = pd.concat([soil_data().assign(x=soil_data()["x"] + i) for i in range(5)])
     assert len(soil.predict(soil_data()[:0], context=many)) == 0
+    with pytest.raises(ValueError, match="`context` must hold rows with all coordinates and values, got none"):
+        soil.predict(soil_data()[:2], context=soil_data().assign(zinc=np.nan))
     assert soil.predict(soil_data()[:2].assign(elev=np.nan), context=many)["zinc_mean"].isna().all()
 
 
