@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bsatnp import devices, tasks
-from bsatnp._types import Array, Index, Key, whole
+from bsatnp._types import Array, Index, Key, typed, whole
 from bsatnp.likelihoods.base import wide
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Points, Task
@@ -58,10 +58,12 @@ def joint_samples(
         The draws, in the caller's order of targets; NaN in rows that `tgt` masks.
 
     Raises:
-        ValueError: a count below 1, a batch instead of one task, points that the model does not take.
+        ValueError: a count below 1, a key that is not one typed key, a batch instead of one task, points that the model
+            does not take.
 
     **Reference.** Bruinsma et al. (2023), Autoregressive conditional neural processes.
     """
+    key = typed(key)
     samples, together = whole("samples", samples), whole("together", together)
     chunk = min(whole("chunk", chunk), samples)
     if not isinstance(ctx, Points):

@@ -6,6 +6,7 @@ from typing import Any, overload
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from tqdm import tqdm
@@ -59,7 +60,8 @@ def predict(
     so that calls with many sizes share their compilations.
 
     **Shapes.** Components are `(ctx, dim)` and `(tgt, dim)`; the arrays of the result are NumPy arrays
-    `(tgt, out)`, or `(tgt, 1, class)`. No context gives the model's prior, no targets an empty result.
+    `(tgt, out)`, or `(tgt, 1, class)`, NaN in rows that `tgt` masks. No context gives the model's prior, no targets an
+    empty result.
 
     Args:
         model: a model.
@@ -109,7 +111,7 @@ def predict(
         answer = _answer(conditioned, task.tgt, mesh)
         if waiting is not None:  # the device works on this chunk while the last one is copied
             results.put(*waiting)
-        waiting = (number * size, len(part), answer)
+        waiting = (number * size, np.asarray(part.mask), answer)
     if waiting is not None:
         results.put(*waiting)
     return results.whole
@@ -142,9 +144,9 @@ class _Results:
     def __init__(self, n: int, out: Mapping[str, Any] | None):
         self._n, self._out, self.whole = n, out, None
 
-    def put(self, start: int, rows: int, answer: AbstractLikelihood) -> None:
-        part = jax.tree.map(lambda leaf: leaf[:rows], devices.fetched(answer))
-        where = slice(start, start + rows)
+    def put(self, start: int, mask: np.ndarray, answer: AbstractLikelihood) -> None:
+        part = jax.tree.map(lambda leaf: _shown(leaf[: len(mask)], mask), devices.fetched(answer))
+        where = slice(start, start + len(mask))
         if self._out is None:
             if self.whole is None:
                 self.whole = jax.tree.map(lambda leaf: np.empty((self._n, *leaf.shape[1:]), leaf.dtype), part)
@@ -156,6 +158,13 @@ class _Results:
             array[where] = values[name]
 
 
+def _shown(leaf: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """A parameter of the likelihood, NaN in rows that are no targets."""
+    if mask.all() or not jnp.issubdtype(leaf.dtype, jnp.floating):
+        return leaf
+    return np.where(mask.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, np.asarray(np.nan, leaf.dtype))
+
+
 def _checked(part: AbstractLikelihood, name: str, array: Any, n: int) -> np.ndarray:
     """What goes into `out[name]`, once that is known to take it."""
     value: Any = getattr(part, name, None)
@@ -165,6 +174,8 @@ def _checked(part: AbstractLikelihood, name: str, array: Any, n: int) -> np.ndar
     if (shape := getattr(array, "shape", None)) is None or tuple(shape) != expected:
         got = type(array).__name__ if shape is None else tuple(shape)
         raise ValueError(f"`out['{name}']` must have shape {expected}, got {got}.")
+    if isinstance(array, jax.Array):
+        raise ValueError(f"`out['{name}']` must be an array that can be written to, got one of JAX, which never can.")
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise ValueError(f"`out['{name}']` must be writable, got a read-only array.")
     value, into = np.asarray(value), getattr(array, "dtype", None)

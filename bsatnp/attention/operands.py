@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from bsatnp._types import is_traced
+
 
 class Operands(eqx.Module):
     """Everything that a gradient can reach. `score` is None for plain dot products."""
@@ -77,6 +79,7 @@ def prepare(q, k, v, score, q_index, k_index, mask, scale) -> tuple[Operands, Ar
     _check_index("q_index", q_index, n_q)
     _check_index("k_index", k_index, n_k)
     if mask is not None:
+        mask = jnp.asarray(mask)
         if mask.dtype != bool or mask.shape not in ((n_k,), (1, n_k), (n_q, n_k)):
             raise ValueError(
                 f"`mask` must be boolean with shape (k,) = ({n_k},), (1, {n_k}) or (q, k) = ({n_q}, {n_k}), "
@@ -88,6 +91,8 @@ def prepare(q, k, v, score, q_index, k_index, mask, scale) -> tuple[Operands, Ar
         if mask.shape[0] == n_q:
             queries = mask.any(1)
             q, q_index = (_zero_rows(tree, queries) for tree in (q, q_index))
+    if is_traced(scale):
+        raise ValueError("`scale` must be a number that is known; multiply `q` by one that is learned or computed.")
     scale = 1 / math.sqrt(max(dim, 1)) if scale is None else float(scale)
     return Operands(q, k, v, score, q_index, k_index, scale), mask
 

@@ -254,10 +254,16 @@ def _smallest_count(cdf, p, mean, std):
     return jax.lax.while_loop(unsure, halve, (0, low, high))[2]
 
 
+#: The only kind of key that JAX draws Poisson counts with.
+_POISSON_KEY = "threefry2x32"
+
+
 def draw_poisson(key, m):
     """Poisson counts as floats; beyond a rate of 1e4 by Cornish–Fisher, where rejection loses its digits in float32."""
     split_at = 1e4
     exact_key, normal_key = jax.random.split(key)
+    if str(jax.random.key_impl(key)) != _POISSON_KEY:
+        exact_key = jax.random.wrap_key_data(jax.random.bits(exact_key, (2,), jnp.uint32), impl=_POISSON_KEY)
     small = m < split_at
     exact = jax.random.poisson(exact_key, jnp.where(small, m, jnp.ones_like(m)), m.shape).astype(m.dtype)
     normal = jax.random.normal(normal_key, m.shape, m.dtype)

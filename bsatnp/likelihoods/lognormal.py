@@ -54,7 +54,7 @@ class LogNormal(AbstractLikelihood):
     def cdf(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The probability of a value no larger than `f`."""
         valid, log = _log(f, wide(self.location))
-        return jnp.where(valid, self.log.cdf(log), 0.0)
+        return jnp.where(jnp.isnan(f), jnp.nan, jnp.where(valid, self.log.cdf(log), 0.0))
 
     def quantile(self, p: float) -> Float[Array, "*batch tgt out"]:
         """The smallest value whose `cdf` reaches `p`."""

@@ -22,21 +22,21 @@ from bsatnp.likelihoods.base import on_device, values_like, wide
 def nll(
     pred: AbstractLikelihood, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
 ) -> Float[Array, ""]:
-    """Mean negative log probability: the loss to train with. **Units.** Nats per observed value."""
+    """Mean negative log probability: the loss to train with. **Units.** Nats per observed value; 0 where none is."""
     return _mean(_nll, pred, f, observed)
 
 
 def mae(
     pred: AbstractLikelihood, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
 ) -> Float[Array, ""]:
-    """Mean absolute error of the predictive mean. **Units.** Those of `f`."""
+    """Mean absolute error of the predictive mean; 0 where nothing is observed. **Units.** Those of `f`."""
     return _mean(_absolute, pred, f, observed)
 
 
 def rmse(
     pred: AbstractLikelihood, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
 ) -> Float[Array, ""]:
-    """Root of the mean squared error of the predictive mean. **Units.** Those of `f`."""
+    """Root mean squared error of the predictive mean; 0 where nothing is observed. **Units.** Those of `f`."""
     return _safe_sqrt(_mean(_squared, pred, f, observed))
 
 
@@ -48,7 +48,8 @@ def coverage(
 ) -> Float[Array, ""]:
     """How often values fall into the central predictive interval of probability `level` (CVG@95% in the paper).
 
-    The interval goes from one quantile to the other, ends included; for counts its probability is `level` or more.
+    The interval goes from one quantile to the other, ends included; for counts its probability is `level` or more. 0
+    where nothing is observed.
 
     Raises:
         ValueError: `level` is not strictly between 0 and 1.
@@ -59,14 +60,17 @@ def coverage(
 def crps(
     pred: AbstractLikelihood, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
 ) -> Float[Array, ""]:
-    """Mean continuous ranked probability score, the smaller the better. **Units.** Those of `f`."""
+    """Mean continuous ranked probability score, the less the better; 0 where nothing is observed.
+
+    **Units.** Those of `f`.
+    """
     return _mean(_crps, pred, f, observed)
 
 
 def accuracy(
     pred: Categorical, f: Num[Array, "*batch tgt out"], observed: Bool[Array, "*batch tgt out"]
 ) -> Float[Array, ""]:
-    """How often the most probable label is the right one.
+    """How often the most probable label is the right one; 0 where nothing is observed.
 
     Raises:
         TypeError: `pred` is no `Categorical`.
