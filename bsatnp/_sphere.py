@@ -38,7 +38,7 @@ def angle(near: Any, far: Any) -> Any:
     return xp.degrees(xp.where(inside, inner, xp.where(near > 0, np.pi, 0)))
 
 
-def turn(points: Array, matrix: Array) -> Array:
+def turn(points: Array, matrix: Array) -> Any:
     """Rotate points by a matrix that acts on unit vectors from the left: `(…, 2)` and `(3, 3)` to `(…, 2)`."""
     xp = namespace(points)
     lon, lat = xp.radians(points[..., 0]), xp.radians(points[..., 1])

@@ -211,4 +211,4 @@ def _plain(values: np.ndarray) -> np.ndarray:
     given = np.ma.asarray(values)
     if given.dtype.kind in "mMcSU":
         raise ValueError(f"`values` must be real numbers, got {given.dtype}; count dates from an origin first.")
-    return given.astype(np.float64).filled(np.nan)
+    return np.ma.asarray(given, np.float64).filled(np.nan)

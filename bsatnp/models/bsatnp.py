@@ -100,7 +100,9 @@ def _check_bias(bias: Any, heads: int) -> None:
         raise ValueError(f"`bias` must be a bias, such as those of `bsatnp.bias`, got {type(bias).__name__}.")
     for group in bias.groups:
         if not components(group) and isinstance(getattr(group, "dim", None), int):
-            raise ValueError(f'`bias` must act on a component of the points: write `On("s", {group})`, not {group}.')
+            raise ValueError(
+                f'`bias` must act on a component of the points, as with `On("s", group)`, got {type(group).__name__}.'
+            )
     point = example_point(*bias.groups)
     if point is None:
         return

@@ -163,7 +163,7 @@ class SphereTasks:
         lengthscale = inverse_gamma(*self.lengthscale, self.batch, key=key_scale)
         kernels = GreatCircleExponential(lengthscale, jnp.ones_like(lengthscale))
         where = None if targets is None else asked(targets, 2)
-        if targets is not None and not is_traced(where) and (most := float(jnp.abs(where[:, 1]).max(initial=0))) > 90:
+        if where is not None and not is_traced(where) and (most := float(jnp.abs(where[:, 1]).max(initial=0))) > 90:
             raise ValueError(f"`targets` must be (longitude, latitude) in degrees, got a latitude of {most:g}.")
         north, east, tilt = self.rotation
         matrix = jnp.asarray(rotation(north=north, east=east, tilt=tilt), lengthscale.dtype)

@@ -82,8 +82,10 @@ def check_group(
     seen = {"moved": False}
 
     def closed(g, x):
-        seen["moved"] = seen["moved"] or not float(distance(act(g, x), x)) <= tolerance * max(1.0, largest(x))
-        return truth(jax.tree.map(_kind, act(g, x)) == jax.tree.map(_kind, x))
+        after = act(g, x)
+        kept = jax.tree.map(_kind, after) == jax.tree.map(_kind, x)
+        seen["moved"] |= kept and not float(distance(after, x)) <= tolerance * max(1.0, largest(x))
+        return truth(kept)
 
     def shaped(g, h):
         made = group.compose(g, h), group.inverse(g), group.identity()

@@ -96,3 +96,35 @@ def test_bases_that_start_equal_stay_equal(trained):
     assert losses[-1] < losses[0]
     assert gaps(model.bias.weight) == 0 and gaps(model.bias.log_rate) == 0
     assert np.abs(np.asarray(model.bias.weight) - 1).min() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (
+            lambda: bias.RBFNetwork(Translation(2)),
+            r'`bias` must act on a component .* as with `On\("s", group\)`, got Translation',
+        ),
+        (
+            lambda: bias.RBFNetwork(On("s", Translation(2)), heads=2),
+            "`bias` must give 4 heads, or one score for all of them, got 2",
+        ),
+        (
+            lambda: bias.MLPBias(On("s", Translation(2)), dim=1, key=jax.random.key(0)),
+            "`dim` must be 2, the number of invariants",
+        ),
+    ],
+)
+def test_a_bias_that_does_not_fit_is_refused_when_the_model_is_made(made, says):
+    with pytest.raises(ValueError, match=says):
+        BSATNP(bias=made(), key=jax.random.key(0))
+
+
+def test_a_bias_that_looks_at_more_than_its_groups_say_is_taken():
+    class Older(bias.RBFNetwork):
+        """Of places and, without a group, of ages."""
+
+        def __call__(self, p, q):
+            return super().__call__(p, q) + p["age"]
+
+    BSATNP(bias=Older(On("s", Translation(2))), depth=1, key=jax.random.key(0))
