@@ -127,4 +127,4 @@ def test_a_bias_that_looks_at_more_than_its_groups_say_is_taken():
         def __call__(self, p, q):
             return super().__call__(p, q) + p["age"]
 
-    BSATNP(bias=Older(On("s", Translation(2))), depth=1, key=jax.random.key(0))
+    BSATNP(bias=Older(On("s", Translation(2))), depth=1, key=jax.random.key(0))  # pyright: ignore[reportCallIssue]
