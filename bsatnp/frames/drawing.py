@@ -67,8 +67,11 @@ def same(points: Points) -> np.ndarray:
     """A number for each row, `(row,)`, that rows with the same coordinates and values share, in order of the first."""
     columns = [*(np.asarray(points.index[name]) for name in sorted(points.index)), np.asarray(points.f)]
     columns.append(np.asarray(points.observed))
-    numbers: dict[tuple, int] = {}
-    return np.array([numbers.setdefault(tuple(row), len(numbers)) for row in np.concatenate(columns, -1).tolist()], int)
+    rows = np.concatenate(columns, -1).astype(np.float64)
+    _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), int)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[number.reshape(-1)]
 
 
 @dataclass(frozen=True)
