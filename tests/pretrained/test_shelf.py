@@ -28,7 +28,7 @@ FACTS = {
 
 
 def model(seed=0):
-    bias = RBFNetwork(On("s", Translation(1)))
+    bias = RBFNetwork(On("s", Translation(1)), heads=2)
     return BSATNP(bias=bias, depth=1, dim=8, width=8, heads=2, key=jax.random.key(seed))
 
 
