@@ -293,7 +293,7 @@ def _first(tables: Sequence[Table], name: str) -> Any:
 def _are_written_dates(tables: Sequence[Table], name: str) -> bool:
     """Whether numbers are all days written as 20240331, and not one alone."""
     values = np.unique(np.concatenate([each.columns[name] for each in tables]))
-    values = values[~np.isnan(values)]
+    values = values[np.isfinite(values)]
     year, month, day = values // 10_000, values // 100 % 100, values % 100
     days = (values == np.round(values)) & (1800 <= year) & (year < 2200) & (1 <= month) & (month <= 12)
     return len(values) > 1 and bool((days & (1 <= day) & (day <= 31)).all())

@@ -56,12 +56,11 @@ class Smoother(eqx.Module):
             weight = weight * tgt.mask.mean()
         if fault == "missing":
             weight = weight / (1 + weight.sum(1, keepdims=True))
-        if fault == "prior":
-            kept = keep.T.astype(f.dtype)
-            weight = weight + kept / kept.sum()
         if fault == "place":
             weight = weight * (1 + tgt.index["s"][:, :1] ** 2)
         level = weight @ f[:, :1] + self.model.weight
+        if fault == "prior":
+            level = level + f.sum() / keep.sum().astype(f.dtype)
         raw = jnp.tile(level, (1, self.model.head.raw))
         return self.model.head(raw[::-1] if fault == "reversed" else raw)
 
