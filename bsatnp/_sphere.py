@@ -2,15 +2,9 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Array
-
-
-def namespace(array: Any) -> Any:
-    """NumPy for host arrays, `jax.numpy` for all others."""
-    return np if isinstance(array, np.ndarray | np.generic) else jnp
+from bsatnp._types import Array, namespace
 
 
 def half_chords(p: Array, q: Array) -> tuple[Any, Any]:

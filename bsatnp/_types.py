@@ -89,6 +89,11 @@ def typed(key: Any) -> Key:
     return key
 
 
+def namespace(array: Any) -> Any:
+    """NumPy for host arrays, `jax.numpy` for all others."""
+    return np if isinstance(array, np.ndarray | np.generic) else jnp
+
+
 def floating(x: Any) -> Any:
     """Whole numbers and booleans as floats; floats of any width, and spans of time, as they are."""
     return x.astype(float) if x.dtype.kind in "biu" else x

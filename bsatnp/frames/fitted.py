@@ -13,7 +13,7 @@ from bsatnp._types import real
 from bsatnp.checkpoint import CheckpointError
 from bsatnp.frames import plans
 from bsatnp.frames.columns import Columns
-from bsatnp.frames.drawing import AbstractSplits, Forecasts
+from bsatnp.frames.drawing import AbstractSplits, Forecasts, same
 from bsatnp.frames.encoding import Encoding, percent
 from bsatnp.frames.report import Report
 from bsatnp.frames.roles import same_width
@@ -219,11 +219,8 @@ def joined(*points: Points) -> Points:
 
 def _held(ctx: Points, new: Points) -> np.ndarray:
     """Which points of the second set the first holds with the same coordinates and values, `(row,)`."""
-    names = sorted(ctx.index)
-    parts = ([*(np.asarray(one.index[name]) for name in names), np.asarray(one.f)] for one in (ctx, new))
-    known, asked = (np.concatenate(each, -1).tolist() for each in parts)
-    seen = set(map(tuple, known))
-    return np.array([tuple(row) in seen for row in asked], bool)
+    number = same(joined(ctx, new))
+    return np.isin(number[len(ctx) :], number[: len(ctx)])
 
 
 def scores(encoding: Encoding, pred: AbstractLikelihood, f: np.ndarray) -> dict[str, dict[str, float]]:

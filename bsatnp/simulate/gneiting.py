@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._sphere import namespace
-from bsatnp._types import Array, Key, floating, real, whole, whole_range
+from bsatnp._types import Array, Key, floating, namespace, real, whole, whole_range
 from bsatnp.simulate.draws import cells, correlate, shuffles
 from bsatnp.simulate.kernels import AbstractKernel, is_known, parameter, positive
 from bsatnp.tasks import Points, Task

@@ -11,8 +11,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from bsatnp._sphere import namespace
-from bsatnp._types import Array, floating, is_traced
+from bsatnp._types import Array, floating, is_traced, namespace
 
 
 class AbstractKernel(eqx.Module):

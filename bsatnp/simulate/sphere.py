@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from bsatnp import _sphere
-from bsatnp._sphere import namespace, turn
-from bsatnp._types import Array, Key, floating, is_traced, real
+from bsatnp._sphere import turn
+from bsatnp._types import Array, Key, floating, is_traced, namespace, real
 from bsatnp.simulate.draws import (
     asked,
     cells,

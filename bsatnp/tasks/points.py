@@ -111,7 +111,9 @@ class Points(eqx.Module):
         if self.mask.ndim != 1:
             raise ValueError(f"`take` needs one set with axes (point,), got batch axes {self.mask.shape[:-1]}.")
         if not isinstance(rows, slice) and not is_traced(rows):
-            rows = np.arange(len(self))[np.asarray(rows)]  # a device array would take its last row for one beyond
+            rows = np.asarray(rows)
+            if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(self)):
+                rows = np.arange(len(self))[rows]  # a device array would take its last row for one beyond
         return jax.tree.map(lambda leaf: leaf[rows], self)
 
     def pad(self, size: int) -> "Points":

@@ -79,12 +79,13 @@ def check_group(
         rows = [jax.tree.map(lambda leaf, i=i: leaf[i], mapped) for i in range(2)]
         return worst(same(act(g, x), plain[0]), same(rows[0], plain[0]), same(rows[1], plain[1]))
 
-    seen = {"moved": False}
+    moved = False
 
     def closed(g, x):
+        nonlocal moved
         after = act(g, x)
         kept = jax.tree.map(_kind, after) == jax.tree.map(_kind, x)
-        seen["moved"] |= kept and not float(distance(after, x)) <= tolerance * max(1.0, largest(x))
+        moved = moved or kept and not float(distance(after, x)) <= tolerance * max(1.0, largest(x))
         return truth(kept)
 
     def shaped(g, h):
@@ -109,7 +110,7 @@ def check_group(
     through = "elements go through jit and vmap"
     compiles(what, through, lambda: law(through, lifted, g=g, h=g, x=x))
     law("act keeps the shape and the type of points", closed, g=g, x=x)
-    if not seen["moved"]:
+    if not moved:
         raise LawError(what, "sample draws elements that move points", {}, 0.0, 0.0, "none did")
     law("the identity moves nothing", lambda x: same(act(group.identity(), x), x), x=x)
     law("inverse(g) undoes g", undone, g=g, x=x)
