@@ -99,6 +99,16 @@ def floating(x: Any) -> Any:
     return x.astype(float) if x.dtype.kind in "biu" else x
 
 
+def widened(kind: Any) -> Any:
+    """The type that sums are held in: float64 for float64, float32 for anything narrower."""
+    return jnp.dtype(jnp.float64 if kind == jnp.float64 else jnp.float32)
+
+
+def wide(x: Any) -> Any:
+    """Numbers of any kind as floats, in float32 or wider."""
+    return x.astype(widened(x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else float)
+
+
 def device_integers(x: np.ndarray) -> np.ndarray:
     """Host integers as a device counts, in 32 bits, or 64 with x64; as float64 where that would wrap around."""
     kind = np.int64 if has_x64() else np.int32

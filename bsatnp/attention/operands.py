@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from bsatnp._types import is_traced
+from bsatnp._types import is_traced, widened
 
 
 class Operands(eqx.Module):
@@ -42,11 +42,6 @@ class Operands(eqx.Module):
         if len(padded) > 3 or any(n not in (1, m) for n, m in zip(padded, dots.shape, strict=True)):
             raise ValueError(f"`score` must return shape (head, q, k) = {dots.shape}, got {scores.shape}.")
         return jnp.broadcast_to(scores.astype(wide), dots.shape)
-
-
-def widened(kind: Any) -> Any:
-    """The type that sums are held in: float64 for float64, float32 for anything narrower."""
-    return jnp.dtype(jnp.float64 if kind == jnp.float64 else jnp.float32)
 
 
 def product(subscripts: str, a: Array, b: Array) -> Array:

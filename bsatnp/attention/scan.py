@@ -16,10 +16,10 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float
 
 from bsatnp._exponential import decay
-from bsatnp._types import is_traced
+from bsatnp._types import is_traced, widened
 from bsatnp.attention import dense, tiles
 from bsatnp.attention.forward_mode import reverse_mode_only
-from bsatnp.attention.operands import Operands, prepare, product, widened
+from bsatnp.attention.operands import Operands, prepare, product
 
 #: What the results of attention are called for `jax.checkpoint`: they are dear to compute and small to keep.
 NAME = "attention"

@@ -10,6 +10,7 @@ group by construction. With groups made by `On` and `Product`, points are whole 
 from bsatnp.bias.combine import Sum as Sum
 from bsatnp.bias.combine import Weighted as Weighted
 from bsatnp.bias.interface import AbstractBias as AbstractBias
+from bsatnp.bias.interface import AbstractGroupBias as AbstractGroupBias
 from bsatnp.bias.masks import Causal as Causal
 from bsatnp.bias.masks import Window as Window
 from bsatnp.bias.radial import AbstractRadialBias as AbstractRadialBias

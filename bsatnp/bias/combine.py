@@ -5,10 +5,9 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp._types import whole
+from bsatnp._types import whole, wide
 from bsatnp.bias.interface import AbstractBias
 from bsatnp.bias.masks import Causal, Window
-from bsatnp.groups.protocol import wide
 
 
 class Sum(AbstractBias):

@@ -39,6 +39,20 @@ class AbstractBias(eqx.Module):
         return jax.vmap(over_keys, in_axes=(0, None), out_axes=1)(p, q)
 
 
+class AbstractGroupBias(AbstractBias):
+    """A bias that is a function of the invariants of one group: what is left to write is the call.
+
+    **Invariant under.** `group`.
+    """
+
+    group: eqx.AbstractVar[Any]
+
+    @property
+    def groups(self) -> tuple[Any, ...]:
+        """The one group."""
+        return (self.group,)
+
+
 def basis_start(
     heads: int, basis: int, lengths: tuple[float, float]
 ) -> tuple[Float[Array, "head basis"], Float[Array, "head basis"]]:

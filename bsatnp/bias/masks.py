@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp.bias.interface import AbstractBias
+from bsatnp._types import wide
+from bsatnp.bias.interface import AbstractGroupBias
 from bsatnp.groups import example_point
-from bsatnp.groups.protocol import safe_norm, wide
+from bsatnp.groups.protocol import safe_norm
 
 
-class Causal(AbstractBias):
+class Causal(AbstractGroupBias):
     """Nothing for keys at or before the query in time, −inf for later ones.
 
     **Shapes.** The group must bring a single signed invariant, query minus key, as `TimeShift` does.
@@ -41,11 +42,6 @@ class Causal(AbstractBias):
                 f"`group` must bring a signed invariant, as `TimeShift` does, got {self.group}: the future would pass."
             )
 
-    @property
-    def groups(self) -> tuple[Any, ...]:
-        """The one group."""
-        return (self.group,)
-
     def __call__(self, p: Any, q: Any) -> Float[Array, " 1"]:
         """Scores of one pair, query first."""
         lag = self.group.invariants(p, q)
@@ -54,7 +50,7 @@ class Causal(AbstractBias):
         return jnp.where(lag >= 0, 0.0, -jnp.inf)
 
 
-class Window(AbstractBias):
+class Window(AbstractGroupBias):
     """Nothing for pairs at most `width` apart, −inf beyond.
 
     **Units.** `width` is in the units of the invariants.
@@ -75,11 +71,6 @@ class Window(AbstractBias):
     def __check_init__(self):
         if not self.width > 0:
             raise ValueError(f"`width` must be positive, got {self.width}.")
-
-    @property
-    def groups(self) -> tuple[Any, ...]:
-        """The one group."""
-        return (self.group,)
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " 1"]:
         """Scores of one pair, query first."""

@@ -4,27 +4,19 @@ import abc
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float
 
 from bsatnp._exponential import LOG2E, power_of_two
-from bsatnp._types import whole
-from bsatnp.bias.interface import AbstractBias, basis_start
-from bsatnp.groups.protocol import safe_sqrt, wide
+from bsatnp._types import whole, wide
+from bsatnp.bias.interface import AbstractGroupBias, basis_start
+from bsatnp.groups.protocol import safe_sqrt
 
 
-class AbstractRadialBias(AbstractBias):
+class AbstractRadialBias(AbstractGroupBias):
     """A bias that depends on the length of the invariants alone."""
-
-    group: eqx.AbstractVar[Any]
-
-    @property
-    def groups(self) -> tuple[Any, ...]:
-        """The one group."""
-        return (self.group,)
 
     @abc.abstractmethod
     def of_square(self, square: Float[Array, "*pairs"]) -> Float[Array, "head *pairs"]:

@@ -8,12 +8,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from bsatnp._types import Key, whole
-from bsatnp.bias.interface import AbstractBias, basis_start
-from bsatnp.groups.protocol import wide
+from bsatnp._types import Key, whole, wide
+from bsatnp.bias.interface import AbstractGroupBias, basis_start
 
 
-class TISA(AbstractBias):
+class TISA(AbstractGroupBias):
     """Σ α exp(−β ‖invariants − c‖²): bumps at learned places, so that the sign of a lag can matter.
 
     **Units.** `lengths` and `reach` are in the units of the invariants.
@@ -56,11 +55,6 @@ class TISA(AbstractBias):
         self.log_rate = -jnp.log(2 * length**2)
         self.centre = reach * jax.random.normal(key, (heads, basis, whole("dim", dim)))
 
-    @property
-    def groups(self) -> tuple[Any, ...]:
-        """The one group."""
-        return (self.group,)
-
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
         weight, rate, centre = wide(self.weight), jnp.exp(wide(self.log_rate)), wide(self.centre)
@@ -70,7 +64,7 @@ class TISA(AbstractBias):
         return jnp.sum(weight * jnp.exp(-rate * square), -1)
 
 
-class MLPBias(AbstractBias):
+class MLPBias(AbstractGroupBias):
     """A small network from invariants to scores, for symmetries whose shape is not known in advance.
 
     **Invariant under.** The group.
@@ -111,11 +105,6 @@ class MLPBias(AbstractBias):
             activation,
             key=key,
         )
-
-    @property
-    def groups(self) -> tuple[Any, ...]:
-        """The one group."""
-        return (self.group,)
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     try:
         options = parser().parse_args(arguments)
-        {"fit": _fit, "predict": _predict, "check": _check}[options.command](options)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: print(f"bsatnp: {message}", file=sys.stderr)
+            {"fit": _fit, "predict": _predict, "check": _check}[options.command](options)
     except KeyboardInterrupt:
         return 130
     except _ERRORS as error:

@@ -122,6 +122,16 @@ class Meaning:
             _check_size(f"Component {name!r}", values)
         return index, np.logical_and.reduce([~np.isnan(values).any(-1) for values in index.values()])
 
+    def check_units(self, data: Table) -> None:
+        """Compare the units that the data name with those that the training data named.
+
+        Raises:
+            ValueError: they differ.
+        """
+        for name, unit in data.units.items():
+            if name not in self.columns.units and (before := self.units.get(name, unit)) != unit:
+                raise ValueError(f"Column {name!r} must be in {before!r} as in training, got {unit!r}.")
+
     def values(self, data: Table) -> np.ndarray:
         """The values, `(row, out)` in float64 and in their units; labels as their number, NaN for what is missing."""
         if self.columns.values[0] in self.labels:

@@ -1,6 +1,7 @@
 """A trained model with all that it needs to read and to write the caller's data."""
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from bsatnp import checkpoint, metrics
 from bsatnp._types import real
 from bsatnp.checkpoint import CheckpointError
-from bsatnp.frames import plans
+from bsatnp.frames import doubts, plans
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.drawing import AbstractSplits, Forecasts, same
 from bsatnp.frames.encoding import Encoding, percent
@@ -22,6 +23,9 @@ from bsatnp.likelihoods import AbstractLikelihood, Gaussian
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
 from bsatnp.tasks import Points
+
+#: Frames from a method that a public one calls to whoever called that one; Equinox has one of its own before each.
+_CALLER = 5
 
 
 class Fitted(eqx.Module):
@@ -57,9 +61,13 @@ class Fitted(eqx.Module):
             quantiles: which.
             progress: whether to show a bar.
 
+        Warns:
+            UserWarning: values, covariates or places that are so far from all of training, or from the context, that
+                they can hardly be in its units.
+
         Raises:
-            ValueError: columns that are missing or of another kind, categories that training did not have, targets
-                beyond the horizon, a context without a usable row.
+            ValueError: columns that are missing, of another kind or in another unit, where the data name them,
+                categories that training did not have, targets beyond the horizon, a context without a usable row.
         """
         if not isinstance(quantiles, Iterable):
             raise ValueError(f"`quantiles` must be a list of numbers, got {quantiles!r}.")
@@ -138,7 +146,9 @@ class Fitted(eqx.Module):
     def _table(self, data: Any, *, values: bool = False) -> Table:
         columns = self.columns
         whole = columns.values if values else ()
-        return table(data, (*columns.coordinates, *whole), whole=whole, dates=columns.dates)
+        found = table(data, (*columns.coordinates, *whole), whole=whole, dates=columns.dates)
+        self.encoding.meaning.check_units(found)
+        return found
 
     def _context(self, data: Any) -> Points:
         if data is None and self.context is None:
@@ -152,6 +162,8 @@ class Fitted(eqx.Module):
         found = joined(*[self._known(self._table(one, values=True)) for one in many])
         if not len(found):
             raise ValueError("`context` must hold rows with all coordinates and values, got none.")
+        for doubt in doubts.about_context(self.encoding, found):
+            warnings.warn(doubt, stacklevel=_CALLER)
         return found
 
     def _known(self, data: Table) -> Points:
@@ -167,6 +179,8 @@ class Fitted(eqx.Module):
         """Which rows have all coordinates, and the scaled prediction of those."""
         index, known = self.encoding.meaning.read(asked)
         tgt = self.encoding.points({name: values[known] for name, values in index.items()})
+        for doubt in doubts.about_targets(self.encoding, ctx, tgt):
+            warnings.warn(doubt, stacklevel=_CALLER)
         splits = self.splits
         if isinstance(splits, Forecasts):
             options = {"n_ctx": splits.n_ctx, "history": splits.history, "horizon": splits.horizon}

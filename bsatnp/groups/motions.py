@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, Num
 
 from bsatnp._sphere import angle, half_chords, turn
-from bsatnp._types import Key, floating, whole
-from bsatnp.groups.protocol import difference, matmul, safe_norm, wide
+from bsatnp._types import Key, floating, whole, wide
+from bsatnp.groups.protocol import difference, matmul, safe_norm
 
 
 class Euclidean(eqx.Module):

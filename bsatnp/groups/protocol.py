@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key
+from bsatnp._types import Key, wide
 
 
 @runtime_checkable
@@ -44,13 +44,6 @@ class Group(Protocol):
         Biases of its length take it for a distance, and so want zero where the points coincide.
         """
         ...
-
-
-def wide(x: Num[Array, "*shape"]) -> Float[Array, "*shape"]:
-    """Numbers of any kind as floats, in float32 or wider."""
-    if jnp.issubdtype(x.dtype, jnp.inexact):
-        return x if x.dtype == jnp.float64 else x.astype(jnp.float32)
-    return x.astype(float)
 
 
 def difference(p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key, floating, whole
-from bsatnp.groups.protocol import wide
+from bsatnp._types import Key, floating, whole, wide
 
 
 class Scaling(eqx.Module):

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
 
-from bsatnp._types import Key
-from bsatnp.groups.protocol import wide
+from bsatnp._types import Key, wide
 from bsatnp.layers.basic import linears
 
 

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bsatnp._types import Key, real, whole
-from bsatnp.groups.protocol import wide
+from bsatnp._types import Key, real, whole, wide
 from bsatnp.layers.basic import linears
 from bsatnp.layers.convolution import pointwise
 

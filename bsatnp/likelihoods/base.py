@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
-from bsatnp._types import Array, Key, device_integers, is_traced
+from bsatnp._types import Array, Key, device_integers, is_traced, widened
 
 #: The scores in `bsatnp.metrics` that make sense for a number.
 NUMERIC_SCORES = ("nll", "mae", "rmse", "coverage", "crps")
@@ -146,7 +146,7 @@ def on_device(x: Array) -> jax.Array:
 def wide(x: Array) -> jax.Array:
     """A device array in float32 or wider, whatever the type of `x`."""
     x = on_device(x)
-    return x if x.dtype in (jnp.float32, jnp.float64) else x.astype(jnp.float32)
+    return x.astype(widened(x.dtype))
 
 
 def values_like(f: Array, parameter: Array) -> jax.Array:

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from bsatnp._types import Key, is_traced, whole
+from bsatnp._types import Key, is_traced, whole, wide
 from bsatnp.groups import On, Translation
-from bsatnp.groups.protocol import wide
 from bsatnp.layers import MLP, Grid, ResidualBlock, SetConvolution, grid_between, over_blocks
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood, GaussianHead
 from bsatnp.models.base import AbstractModel, clean

@@ -1,0 +1,67 @@
+"""Data in other units than those of the training are refused where they say so, and doubted where they look it."""
+
+import warnings
+
+import pytest
+
+from tests.frames.conftest import soil_data
+
+NEW = soil_data()[:30]
+REST = soil_data()[30:]
+
+
+def said(call, *given, **options) -> list[str]:
+    """What a call warns of, beside its result."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        call(*given, **options)
+    return [str(one.message) for one in found]
+
+
+def test_nothing_is_said_of_data_like_those_of_the_training(soil):
+    assert said(soil.predict, NEW) == []
+    assert said(soil.predict, NEW, context=REST) == []
+    assert said(soil.score, NEW, context=[REST]) == []
+    away = {"x": NEW.x + 5e6, "y": NEW.y - 5e6}
+    assert said(soil.predict, NEW.assign(**away), context=NEW.assign(**away)) == []
+    assert said(soil.predict, NEW, context=REST[:1]) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        (REST.assign(zinc=REST.zinc / 1e6), "from the training mean of 'zinc': are the"),
+        (REST.assign(acid=REST.acid * 1000), "from the training mean of 'acid': are the"),
+        (REST.assign(elev=REST.elev * 1000), "from the training mean of 'elev': are the"),
+        (REST.assign(x=REST.x * 1000, y=REST.y * 1000), "The context spreads"),
+    ],
+)
+def test_a_context_in_other_units_is_doubted(soil, changed, says):
+    for call in (soil.predict, soil.score, soil.distribution):
+        found = said(call, NEW.dropna(), context=changed)
+        assert says in found[0] and found[0].endswith("are the units those of training?")
+
+
+def test_targets_in_other_units_are_doubted(soil):
+    (found,) = said(soil.predict, NEW.assign(x=NEW.x / 1000, y=NEW.y / 1000))
+    assert found.startswith("All targets lie") and "away from the context in 's'" in found
+    (found,) = said(soil.predict, NEW.assign(elev=NEW.elev / 1e-3))
+    assert found.startswith("Half of the targets lies") and "'elev'" in found
+    both = {"x": NEW.x / 1000, "y": NEW.y / 1000}
+    (found,) = said(soil.predict, NEW.assign(**both), context=NEW.assign(**both))
+    assert found.startswith("The context spreads 0.00")
+
+
+def test_units_that_are_named_must_be_those_of_the_training(soil):
+    named = NEW.copy()
+    named.attrs["units"] = {"zinc": "g/kg", "x": "m"}  # that of zinc is overruled by `columns.units`, as in training
+    assert said(soil.predict, named, context=named) == []
+    meaning = soil.encoding.meaning
+    meaning.units["x"] = "m"
+    try:
+        soil.predict(named)
+        named.attrs["units"]["x"] = "km"
+        with pytest.raises(ValueError, match="Column 'x' must be in 'm' as in training, got 'km'"):
+            soil.predict(named)
+    finally:
+        del meaning.units["x"]
