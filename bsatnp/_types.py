@@ -104,7 +104,7 @@ def widened(kind: Any) -> Any:
     return jnp.dtype(jnp.float64 if kind == jnp.float64 else jnp.float32)
 
 
-def wide(x: Any) -> Any:
+def wide(x: jax.Array) -> jax.Array:
     """Numbers of any kind as floats, in float32 or wider."""
     return x.astype(widened(x.dtype) if jnp.issubdtype(x.dtype, jnp.inexact) else float)
 

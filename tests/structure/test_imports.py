@@ -63,6 +63,8 @@ LAZY = {
 }
 #: Parts of the standard library that are no business of a library: it logs nothing and pickles nothing.
 NOT_HERE = {"logging", "pickle", "shelve", "argparse", "configparser", "warnings"}
+#: But one room has options to parse, and one data to doubt.
+BUT_HERE = {("cli", "argparse"), ("cli", "warnings"), ("frames", "warnings")}
 
 
 def room_of(path: pathlib.Path) -> str:
@@ -112,7 +114,7 @@ def sins(path_room: str, source: str) -> list[str]:
     found = [f"{path_room} imports {room}" for room in own_rooms(source) - ALLOWED[path_room] - {path_room}]
     for name in imports(source):
         package = name.split(".")[0]
-        if (path_room, package) == ("cli", "argparse"):  # the one room that has options to parse
+        if (path_room, package) in BUT_HERE:
             continue
         if package in NOT_HERE or (package in LAZY and path_room not in LAZY[package]):
             found.append(f"{path_room} imports {package}")
