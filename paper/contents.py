@@ -111,6 +111,8 @@ def state(item: Item, results: Sequence[dict[str, Any]], folder: Path) -> str:
         drawn = {name for text in origins for name in re.findall(r"weights (\w+)", text)}
         if drawn - {one.get("weights") for one in results}:
             origins.append("some of these weights are not those of a row of the report")
+        if item.command != "report" and any("budget" in text and "weights" not in text for text in origins):
+            origins.append("drawn before pictures named their weights")
         return "; ".join(["made" if timed else "made, without times", *filter(None, origins)])
     if not item.rows:
         return f"nothing to run: {item.why}"

@@ -137,6 +137,7 @@ def table(found: dict[str, Any]) -> list[str]:
     """What `measure` found beside the paper's counts, as Markdown."""
     head = ["model", "parameters", "train GFLOP", "infer GFLOP", "paper train", "paper infer"]
     head += ["train, XLA, loops once", "infer, XLA, loops once", "train MiB", "infer MiB", "train s", "infer s"]
+    head += ["paper, training", "paper, infer s"]
     body = []
     for row in found["rows"]:
         both = row["train"], row["infer"]
@@ -144,5 +145,7 @@ def table(found: dict[str, Any]) -> list[str]:
         cells = [row["model"], f"{row['parameters']:,}", *(f"{c['counted'] / 1e9:.0f}" for c in both)]
         cells += ["", ""] if paper is None else [str(paper[0]), str(paper[1])]
         cells += [f"{c['xla'] / 1e9:.0f}" for c in both] + [f"{c['temporary'] / 2**20:,.0f}" for c in both]
-        body.append([*cells, *("" if c["seconds"] is None else f"{c['seconds']:.2f}" for c in both)])
+        cells += ["" if c["seconds"] is None else f"{c['seconds']:.2f}" for c in both]
+        cells += ["", ""] if paper is None else [f"{paper[2]:.0f} min", f"{1 / paper[3]:.3f}"]
+        body.append(cells)
     return markdown(head, body)

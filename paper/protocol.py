@@ -128,6 +128,7 @@ class Experiment:
             stream, as `exact(stream, n, key)`; None where no such thing is known.
         adapt: gives the model for a test stream, as `adapt(model, stream)`; ConvCNP needs another grid elsewhere.
         needs_data: whether there is real data to read.
+        default_data: what is read where the caller names nothing.
         models_for: gives the models for a preset, where they depend on its data; all presets share names and sizes.
     """
 
@@ -138,6 +139,7 @@ class Experiment:
     exact: Callable[[Any, int, Any], Any] | None = None
     adapt: Callable[[AbstractModel, Any], AbstractModel] = lambda model, stream: model
     needs_data: bool = False
+    default_data: Path | None = None
     models_for: Callable[[Preset], Mapping[str, Make]] | None = None
 
     def preset(self, name: str, data: Path | None = None) -> Preset:

@@ -1,5 +1,7 @@
 """The paper's own numbers, in `published.csv` as its extended tables give them: mean ± standard error over five seeds.
 
+Those of "svgp" and "bsa-tnp-160-tasks" are mean ± standard deviation over 160 tasks.
+
 `minutes` are its wall time on one RTX 4090: of training for the training domain, of the test for the others; `seconds`
 are those of one sample, and of one task's fit for the sparse process. "bsa-tnp-160-tasks" is the row beside that one.
 """

@@ -38,7 +38,7 @@ def record(
     weights: str | None = None,
     history: Sequence[Mapping[str, float]] = (),
 ) -> dict[str, Any]:
-    """The result of one row of a table.
+    """The result of one row of a table; what tests now, as `made` gives it, is "tested".
 
     Args:
         experiment: whose.
@@ -78,6 +78,7 @@ def record(
         "data": parts[-1].get("data"),
         "commits": list(dict.fromkeys(part["commit"] for part in parts)),
         "parts": len(parts),
+        "tested": made(),
         "history": [dict(row) for row in history],
         "tests": dict(tests),
         "exact": dict(exact) if exact else None,

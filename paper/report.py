@@ -44,6 +44,10 @@ def render(results: Sequence[dict[str, Any]]) -> str:
         "Written by `python -m paper report` from the files in `paper/results/`. NLL is in nats for each value, ± its",
         "standard error over test batches; the paper's ± is over five seeds on one RTX 4090. The gap is to the exact",
         "posterior on the same batches. What was not obtained is absent. `+` after a commit: with changes on top.",
+        "",
+        "Columns named after the paper are the paper's, after its full budget. The lite and hour budgets are less work,",
+        "see README.md. The paper's RMSE is a mean over batches that each share one length scale; here every task has",
+        "its own, and the RMSE of batches is higher for that alone. Older rows lack it.",
     ]
     names = [name for name in ORDER if any(one["experiment"] == name for one in results)]
     names += sorted({one["experiment"] for one in results} - set(ORDER))
@@ -83,9 +87,14 @@ def _budget(rows: list[dict[str, Any]]) -> Iterable[str]:
     body = []
     for one in rows:
         made = ", ".join(map(commit, one["commits"]))
+        tested = one.get("tested", one)
+        where = hardware(one["hardware"])
+        where += f", tests {hardware(tested['hardware'])}" if tested["hardware"] != one["hardware"] else ""
         counts = ["" if one[n] is None else f"{one[n]:,}" for n in ("steps", "best_step", "parameters")]
         times = [duration(one["train_seconds"]), duration(sum((one.get("test_seconds") or {}).values()))]
-        body.append([one["model"], str(one["seed"]), *counts, *times, hardware(one["hardware"]), made])
+        if (last := tested.get("commit")) not in (None, *one["commits"]):
+            made += f", tests {commit(last)}"
+        body.append([one["model"], str(one["seed"]), *counts, *times, where, made])
     return markdown(head, body)
 
 

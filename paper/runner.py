@@ -100,13 +100,14 @@ def run(
 
 def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
     """Whether the training is finished; its history, wall time and best model are then in the folder of the job."""
+    begun = job.trained.exists() or (job.folder / "state.npz").exists()
+    if begun and (job.folder / "parts.jsonl").exists():
+        _same_data(job, _parts(job)[-1])
     if job.trained.exists():
         return True
     key_model, key_fit = jax.random.split(jax.random.key(job.seed))
-    if (job.folder / "state.npz").exists():
-        _same_data(job, _parts(job)[-1])
     with (job.folder / "parts.jsonl").open("a") as file:
-        file.write(json.dumps(record.made() | {"data": machine.contents(job.data)}) + "\n")
+        file.write(json.dumps(record.made() | {"data": _contents(job)}) + "\n")
     start = time.monotonic()
 
     def enough(step, row, model):
@@ -140,11 +141,16 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
 
 def _same_data(job: Job, earlier: Mapping[str, Any]) -> None:
     """Refuse to go on from, or to answer with, what was obtained from other data; older records do not say."""
-    if "data" in earlier and earlier["data"] != machine.contents(job.data):
+    if earlier.get("data") is not None and earlier["data"] != _contents(job):
         raise ValueError(
             f"`data` must be as when {job.name} of '{job.experiment}' began, got other files: name other folders for "
             "`--runs` and `--results`."
         )
+
+
+def _contents(job: Job) -> str | None:
+    """A short name for the data that a job reads."""
+    return machine.contents(job.data or find(job.experiment).default_data)
 
 
 def facts(job: Job, preset: Preset) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from bsatnp import checkpoint, metrics
 from bsatnp.predict import predict
 from bsatnp.simulate import SIRTasks
 from bsatnp.tasks import Points
-from paper import record
+from paper import machine, record
 from paper.evaluation import digest, rows, summary, test_key
 from paper.experiments import experiment as find
-from paper.protocol import describe
+from paper.protocol import SMOKE, describe
 from paper.runner import Job, write
 from paper.runner import facts as facts_of
 
@@ -45,7 +45,7 @@ def run(
 ) -> dict[str, Any]:
     """Score and time a trained model on each lattice, and write one JSON beside those of the experiments.
 
-    Lattices that earlier calls did are kept.
+    Lattices that earlier calls did on the same hardware are kept.
 
     Args:
         job: of the experiment "sir", trained.
@@ -77,7 +77,7 @@ def run(
                 yield row
 
         there = len(file.read_text().splitlines()) - 1 if file.exists() else 0
-        facts = {"model": name, "stream": describe(stream)}
+        facts = {"model": name, "stream": describe(stream), "hardware": machine.hardware()}
         found = rows(file, facts, sides[stream.cells] or there, each, progress=lambda done, count: None, chunk=1)
         extra = {"seconds": [], "peak_mib": [], "ctx": []}
         for row in (found := [dict(row) for row in found]):
@@ -91,9 +91,9 @@ def run(
         seconds[domain] = float(sum(extra["seconds"]))
     preset = dataclasses.replace(experiment.preset(job.preset), tests=streams, published={d: d for d in streams})
     experiment = dataclasses.replace(experiment, name="sir-scaling", title="SIR on larger lattices")
-    found = facts_of(job, preset) | {"parts": [record.made()], "tests": tests, "test_seconds": seconds, "history": []}
+    found = facts_of(job, preset) | {"tests": tests, "test_seconds": seconds, "history": []}
     result = record.record(experiment, job.model, job.preset, job.seed, preset, **found)
-    write(job.results / "sir-scaling" / f"{job.name}.json", result)
+    write((job.folder if SMOKE else job.results / "sir-scaling") / f"{job.name}.json", result)
     return result
 
 

@@ -98,7 +98,8 @@ class GneitingMean(eqx.Module):
 
     m = bias + terrain T(s) + sine sin 2πt + cosine cos 2πt + harmonic sin(4πt − 0.45π) + interaction T(s) sin 2πt
     + trend (t − ½) + hotspot H(s, t). What the paper leaves open here and in `terrain` and `hotspot` is as in its
-    authors' published script.
+    authors' published script; so is the time at which the hotspot is at (−0.55, −0.25): ½, where the paper says that it
+    begins there.
 
     **Shapes.** Points (x, y, t), `(…, 3)` to `(…)`; every weight is `()`.
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from paper.benchmarks import OURS, Bench, length
 from paper.drawing import style
 
@@ -21,18 +23,26 @@ def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
         rows = [one for one in rows if len(one["history"]) > 2 and not any(a in one["model"] for a in _ABLATIONS)]
         if not rows:
             continue
-        figure, axis = plt.subplots(figsize=(6.5, 4), layout="constrained")
+        figure, axis = plt.subplots(figsize=(8.5, 4), layout="constrained")
         models = list(dict.fromkeys(one["model"] for one in rows))
+        top = _top(_values(rows))
         for one in rows:
             steps = [row["step"] for row in one["history"]]
-            values = [row["validation_nll"] for row in one["history"]]
-            label = f"{one['model']}, seed {one['seed']}"
-            axis.plot(steps, values, **_line(models.index(one["model"])), ms=3.5, lw=1.6, label=label)
+            values = _values([one])
+            beyond = f" (up to {max(values):,.0f})" if top is not None and max(values) > top else ""
+            line = _line(models.index(one["model"])) | ({"markerfacecolor": "white"} if one["seed"] else {})
+            label = f"{one['model']}, seed {one['seed']}{beyond}"
+            axis.plot(steps, values, **line, ms=3.5, lw=1.6, label=label)
         bound = next((b["nll"] for one in rows for b in (one.get("exact") or {}).values()), None)
         if bound is not None:
             axis.axhline(bound, color="0.4", lw=1, label="exact posterior (first test domain)")
         axis.set(xlabel="updates", ylabel="validation NLL (nats a value)", title=f"{rows[0]['title']}, {preset} budget")
+        if top is not None:
+            low = min(_values(rows) + ([] if bound is None else [bound]))
+            axis.set_ylim(low - 0.05 * (top - low), top)
         _plain(axis)
+        axis.get_legend().remove()
+        figure.legend(loc="outside right center", frameon=False, fontsize="small")
         made.append(
             style.save(figure, folder / f"convergence-{name}-{preset}.png", f"{preset} budget: {', '.join(models)}")
         )
@@ -90,6 +100,17 @@ def ratios(benches: Sequence[Bench], folder: Path) -> list[Path]:
         figure.suptitle(f"{bench.name}: runtime ratios; above 1 the other is slower than {OURS}", fontsize=10)
         made.append(style.save(figure, folder / f"ratios-{bench.name}.png"))
     return made
+
+
+def _values(rows: Sequence[dict[str, Any]]) -> list[float]:
+    """The validation scores of several results."""
+    return [row["validation_nll"] for one in rows for row in one["history"]]
+
+
+def _top(values: Sequence[float]) -> float | None:
+    """Where a picture ends, so that a few values far above the others do not flatten them; None for all of it."""
+    low, usual, most = np.quantile(values, [0, 0.8, 1])
+    return None if most <= usual + 5 * (usual - low) else float(usual + (usual - low))
 
 
 def _line(number: int) -> dict[str, Any]:

@@ -43,9 +43,11 @@ class Trained:
     def origin(self) -> str:
         """One line that says where the picture of it comes from."""
         history = json.loads((self.file.parent / "history.json").read_text())
+        best = checkpoint.header(self.file)["extra"]["step"]
         parts = (self.file.parent / "parts.jsonl").read_text().splitlines()
         made = f"commit {commit(json.loads(parts[-1])['commit'])}, weights {digest(self.file)}"
-        return f"{self.model}, {self.preset} budget, {history[-1]['step']:,} updates, seed {self.seed}, {made}"
+        steps = f"update {best:,} of {history[-1]['step']:,}"
+        return f"{self.model}, {self.preset} budget, {steps}, seed {self.seed}, {made}"
 
 
 def trained(runs: Path, name: str, models: Sequence[str]) -> list[Trained]:

@@ -73,4 +73,5 @@ EXPERIMENT = Experiment(
     models=variants(WIDTHS, lengths={"t": TIMES}, head=HEAD) | others(WIDTHS, head=HEAD, pre_norm=True),
     presets={"full": full, "lite": lite},
     needs_data=True,
+    default_data=DEFAULT,
 )

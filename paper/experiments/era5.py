@@ -97,7 +97,8 @@ def models_for(preset: Preset) -> dict[str, Make]:
 
 def _experiment(name: str, title: str, validation: str, *tests: str) -> Experiment:
     presets = {"full": partial(full, validation, tests), "lite": partial(lite, validation, tests)}
-    return Experiment(name, title, models(1 / YEAR), presets, models_for=models_for, needs_data=True)
+    options = {"models_for": models_for, "needs_data": True, "default_data": SAMPLE}
+    return Experiment(name, title, models(1 / YEAR), presets, **options)
 
 
 EXPERIMENT = _experiment("era5", "ERA5, one training for both tests", "central", "northern", "western")

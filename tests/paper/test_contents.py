@@ -91,7 +91,8 @@ def test_a_picture_says_what_it_was_drawn_from(tmp_path):
     (item,) = (item for item in contents.ITEMS if item.name == "Figure 2")
     assert contents.state(item, [], tmp_path) == "not made: no trained model yet"
     style.save(plt.figure(), tmp_path / "figures" / "sphere.png", "lite budget, 3 updates")
-    assert contents.state(item, [], tmp_path) == "made; lite budget, 3 updates"
+    older = "made; lite budget, 3 updates; drawn before pictures named their weights"
+    assert contents.state(item, [], tmp_path) == older
     style.save(plt.figure(), tmp_path / "figures" / "sphere.png", "a, weights 12ab\nb, weights 34cd")
     rows = [result("sphere", name, "lite") | {"weights": weights} for name, weights in (("a", "12ab"), ("b", "34cd"))]
     assert contents.state(item, rows, tmp_path) == "made; a, weights 12ab; b, weights 34cd"

@@ -19,7 +19,7 @@ from paper.runner import run
 FIELDS = {
     *("experiment", "title", "model", "preset", "smoke", "seed", "steps", "budget", "published", "streams"),
     *("parameters", "train_seconds", "best_step", "hardware", "versions", "commits", "parts", "history"),
-    *("tests", "exact", "test_seconds", "weights", "data"),
+    *("tests", "exact", "test_seconds", "weights", "data", "tested"),
 }
 
 
@@ -59,9 +59,6 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     assert (origin["model"], origin["seed"], origin["step"]) == ("bsa-tnp", 3, result["best_step"])
     again = run(job, progress=False)  # from the file, without training
     assert again == result
-    other = dataclasses.replace(job, data=job.folder)
-    with pytest.raises(ValueError, match="`data` must be as when .* began"):
-        run(other, progress=False)
 
     # an evaluation that was cut goes on: the rows that are there are not made anew
     file = job.folder / "test-original.jsonl"
@@ -104,6 +101,27 @@ def test_the_command_line_runs_and_refuses(job, capsys):
     assert "`model`" in capsys.readouterr().err
     assert main(["list"]) == 0
     assert "gneiting: bsa-tnp-embed" in capsys.readouterr().out
+
+
+def test_a_run_goes_on_with_the_data_that_it_began_with_alone(job, tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.csv").write_text("x,y\n")
+    experiment = dataclasses.replace(runner.find("gp"), default_data=tmp_path / "one")
+    monkeypatch.setattr(runner, "find", lambda name: experiment)
+    other = dataclasses.replace(job, data=tmp_path / "two")
+    assert run(job, stop=lambda step: step >= 2, progress=False) is None
+    refused = pytest.raises(ValueError, match="`data` must be as when .* began")
+    with refused:
+        run(other, progress=False)
+    result = run(dataclasses.replace(job, data=tmp_path / "one"), progress=False)  # the default, by name
+    assert result is not None and result["data"] is not None
+    with refused:
+        run(other, progress=False)
+    job.result.unlink()
+    with refused:  # trained, but not tested
+        run(other, progress=False)
+    assert run(job, progress=False)["tests"] == result["tests"]
 
 
 def test_a_smoke_run_leaves_nothing_among_the_results(job, monkeypatch):
