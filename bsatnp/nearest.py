@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from scipy.spatial import KDTree
 from tqdm import tqdm
 
-from bsatnp._types import Index, Key, whole
+from bsatnp._types import Index, Key, typed, whole
 from bsatnp.likelihoods import AbstractLikelihood
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
@@ -100,6 +101,7 @@ def nearest_error(
         ValueError: as `predict_nearest`; no targets.
     """
     whole("tiles", tiles)
+    typed(key)
     if isinstance(tgt, Points):
         tgt = tgt.take(np.flatnonzero(np.asarray(tgt.mask)))
     if not check_kinds(ctx, tgt):
@@ -128,6 +130,9 @@ def _tiled(
     if isinstance(tgt, Points):  # masked targets may lie anywhere
         mask = np.asarray(tgt.mask)
         here[~mask] = here[mask][0] if mask.any() else 0.0
+    for name, places in (("ctx", there), ("tgt", here)):
+        if not np.isfinite(places).all():
+            raise ValueError(f"`by` must give finite places of `{name}`, got NaN or infinite ones.")
     tree = KDTree(there) if k < len(usable) else None
 
     def local(row: np.ndarray) -> AbstractLikelihood:
@@ -162,10 +167,12 @@ def _places(name: str, index: Mapping[str, Any], by: Places) -> np.ndarray:
         if not names or not set(names) <= set(index):
             raise ValueError(f"`by` must name components of `{name}`, which has {sorted(index)}, got {list(names)}.")
         found = np.concatenate([np.asarray(index[part]) for part in names], -1)
-    if found.ndim != 2 or found.dtype.kind not in "iufb":
+    if found.ndim != 2 or not (found.dtype == bool or jnp.issubdtype(found.dtype, jnp.number)):
         raise ValueError(f"`by` must give numbers (point, dim), got {found.dtype} of shape {found.shape}.")
     return found.astype(np.float64)
 
 
 def _taken(tgt: Points | Index, row: np.ndarray) -> Points | Index:
-    return tgt.take(row) if isinstance(tgt, Points) else {name: value[row] for name, value in tgt.items()}
+    if isinstance(tgt, Points):
+        return tgt.take(row)
+    return {name: (value if hasattr(value, "shape") else np.asarray(value))[row] for name, value in tgt.items()}

@@ -60,8 +60,8 @@ def predict(
     so that calls with many sizes share their compilations.
 
     **Shapes.** Components are `(ctx, dim)` and `(tgt, dim)`; the arrays of the result are NumPy arrays
-    `(tgt, out)`, or `(tgt, 1, class)`, NaN in rows that `tgt` masks. No context gives the model's prior, no targets an
-    empty result.
+    `(tgt, out)`, or `(tgt, 1, class)`, NaN in rows that `tgt` masks, 0 where they are whole numbers, such as `mode`. No
+    context gives the model's prior, no targets an empty result.
 
     Args:
         model: a model.
@@ -81,9 +81,11 @@ def predict(
         The likelihood, or None where `out` takes the results.
 
     Raises:
-        ValueError: points that the model does not take or that do not fit; an `out` of a wrong name or shape; a `mesh`
-            with other axes, or with "ctx" for a model that keeps nothing which grows with the context.
+        ValueError: points that the model does not take or that do not fit; an `out` of a wrong name, shape or type; a
+            `mesh` with other axes, or with "ctx" for a model that keeps nothing which grows with the context.
     """
+    if not isinstance(out, Mapping | None):
+        raise ValueError(f"`out` must map names to arrays, got {type(out).__name__}.")
     n = check_kinds(ctx, tgt)
     if mesh is not None:
         mesh = devices.checked(mesh, ("tgt", "ctx"))
@@ -153,7 +155,7 @@ class _Results:
             for whole, leaf in zip(jax.tree.leaves(self.whole), jax.tree.leaves(part), strict=True):
                 whole[where] = leaf
             return
-        values = {name: _checked(part, name, array, self._n) for name, array in self._out.items()}
+        values = {name: _checked(part, name, array, self._n, mask) for name, array in self._out.items()}
         for name, array in self._out.items():
             array[where] = values[name]
 
@@ -165,7 +167,7 @@ def _shown(leaf: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.where(mask.reshape(-1, *(1,) * (leaf.ndim - 1)), leaf, np.asarray(np.nan, leaf.dtype))
 
 
-def _checked(part: AbstractLikelihood, name: str, array: Any, n: int) -> np.ndarray:
+def _checked(part: AbstractLikelihood, name: str, array: Any, n: int, mask: np.ndarray) -> np.ndarray:
     """What goes into `out[name]`, once that is known to take it."""
     value: Any = getattr(part, name, None)
     if not hasattr(value, "shape"):
@@ -179,8 +181,15 @@ def _checked(part: AbstractLikelihood, name: str, array: Any, n: int) -> np.ndar
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise ValueError(f"`out['{name}']` must be writable, got a read-only array.")
     value, into = np.asarray(value), getattr(array, "dtype", None)
-    if into is not None and value.dtype.kind == "f" and np.dtype(into).kind in "biu":
-        raise ValueError(f"`out['{name}']` must have a floating type, got {into}, which would round.")
+    if into is None:
+        return value
+    into, whole_numbers = np.dtype(into), value.dtype.kind in "biu"
+    if not jnp.issubdtype(into, jnp.floating) and not (whole_numbers and into.kind in "iu"):
+        raise ValueError(f"`out['{name}']` must have a floating type, got {into}, which would round or cut.")
+    if whole_numbers and into.kind in "iu" and not np.array_equal(value.astype(into), value):
+        raise ValueError(f"`out['{name}']` must hold numbers up to {value.max()}, got {into}.")
+    if whole_numbers and into.kind not in "iu":  # which have no NaN for rows that are no targets
+        return _shown(value.astype(np.float64), mask)
     return value
 
 

@@ -45,7 +45,7 @@ def render(results: Sequence[dict[str, Any]]) -> str:
         "standard error over test batches; the paper's ± is over five seeds on one RTX 4090. The gap is to the exact",
         "posterior on the same batches. What was not obtained is absent. `+` after a commit: with changes on top.",
         "",
-        "Columns named after the paper are the paper's, after its full budget. The lite and hour budgets are less work,",
+        "Columns named after the paper are the paper's, after its full budget. The lite and hour budgets are less,",
         "see README.md. The paper's RMSE is a mean over batches that each share one length scale; here every task has",
         "its own, and the RMSE of batches is higher for that alone. Older rows lack it.",
     ]

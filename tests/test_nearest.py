@@ -97,3 +97,14 @@ def test_bad_arguments_are_named():
         nearest_error(MODEL, CTX, uneven, k=3, by="s", key=jax.random.key(0))
     with pytest.raises(ValueError, match="at least one point"):
         nearest_error(MODEL, CTX, {"s": np.zeros((0, 2))}, k=3, by="s", key=jax.random.key(0))
+
+
+def test_places_of_any_kind_that_is_a_number():
+    exact = predict_nearest(MODEL, CTX, TGT, k=3, by="s", tile=50)
+    close(predict_nearest(MODEL, CTX, {"s": TGT["s"].tolist()}, k=3, by="s", tile=50), exact)
+    half = {"s": jax.numpy.asarray(TGT["s"], jax.numpy.bfloat16)}
+    assert np.isfinite(predict_nearest(MODEL, CTX, half, k=3, by="s", tile=50).mean).all()
+    with pytest.raises(ValueError, match="`by` must give finite places of `tgt`"):
+        predict_nearest(MODEL, CTX, {"s": np.full((2, 2), np.nan)}, k=3, by="s")
+    with pytest.raises(ValueError, match="`key` must be one typed key"):
+        nearest_error(MODEL, CTX, TGT, k=3, by="s", key=jax.random.PRNGKey(0))

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import os
+import re
 import secrets
 import time
 import zipfile
@@ -83,13 +84,15 @@ def check_writable(path: str | os.PathLike) -> None:
     """Say before long work that its result could not be written.
 
     Raises:
-        OSError: `path` is a folder, or in a folder that is not there or takes no file.
+        OSError: `path` is a folder or a file that is protected, or in a folder that is not there or takes no file.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{os.fspath(path)!r} must be the name of a file, got a folder.")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {str(target.parent)!r} for {os.fspath(path)!r}.")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(f"{os.fspath(path)!r} is there and may not be written.")
     temporary = _beside(target)
     try:
         temporary.touch(exist_ok=False)
@@ -110,7 +113,7 @@ def _short(target: Path) -> str:
 def _sweep(target: Path) -> None:
     """Remove what killed processes left beside `target` more than an hour ago."""
     for leftover in target.parent.iterdir():
-        if leftover.name.startswith(f".{_short(target)}.") and leftover.name.endswith(_TMP):
+        if re.fullmatch(rf"\.{re.escape(_short(target))}\.[0-9a-f]{{16}}{_TMP}", leftover.name):
             with contextlib.suppress(OSError):
                 if time.time() - leftover.stat().st_mtime > 3600:
                     leftover.unlink()

@@ -56,11 +56,14 @@ def load(path: str | os.PathLike, *, like: Any = None, classes: Iterable[Any] = 
 def save_state(path: str | os.PathLike, state: Any, *, extra: dict | None = None) -> None:
     """Write a training state: any pytree of modules, optimiser states, arrays, plain values and typed keys.
 
-    Parts that cannot be described, such as closures, are left to `like` when the state is loaded.
+    Closures and other things that are called, modules of Python and bare objects are left to `like` when the state is
+    loaded; so is configuration of other kinds inside modules and dataclasses, such as dates, which must then agree.
 
     Raises:
-        CheckpointError: arrays or plain values inside a part that cannot be described; `extra` is not JSON.
+        CheckpointError: values of other kinds outside modules and dataclasses; `extra` is not JSON.
+        OSError: `path` cannot be written, see `check_writable`.
     """
+    check_writable(path)
     _save(path, "state", state, extra, opaque=True)
 
 

@@ -42,7 +42,8 @@ def describe(tree: Any, *, opaque: bool) -> tuple[Any, dict[str, np.ndarray]]:
 
     Args:
         tree: modules, dataclasses, named tuples, containers, arrays, plain values and known functions.
-        opaque: whether parts that hold no data may be left out, to be brought by another tree.
+        opaque: whether what holds no value may be left out, to be brought by another tree; so may, in modules and
+            dataclasses, configuration of other kinds, which is then compared as it is written.
 
     Raises:
         CheckpointError: a part that cannot be described, named by its path.
@@ -51,10 +52,10 @@ def describe(tree: Any, *, opaque: bool) -> tuple[Any, dict[str, np.ndarray]]:
     return _describe(tree, "", arrays, opaque=opaque), arrays
 
 
-def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bool) -> Any:
-    def inner(value, name):
+def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bool, fixed: bool = False) -> Any:
+    def inner(value, name, *, fixed=fixed):
         step = str(name).replace("~", "~0").replace("/", "~1")
-        return _describe(value, f"{path}/{step}", arrays, opaque=opaque)
+        return _describe(value, f"{path}/{step}", arrays, opaque=opaque, fixed=fixed)
 
     def several(values):
         return [inner(value, i) for i, value in enumerate(values)]
@@ -92,12 +93,17 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
             _check_attributes(tree, path)
         for field in dataclasses.fields(tree):  # a default that no constructor set is no part of a module's tree
             unset = isinstance(tree, eqx.Module) and field.name not in vars(tree)
-            fields[field.name] = {"unset": True} if unset else inner(getattr(tree, field.name), field.name)
+            fields[field.name] = {"unset": True} if unset else inner(getattr(tree, field.name), field.name, fixed=True)
         return {"class": _name(kind), "fields": fields}
-    if not opaque and _is_plain(kind) and not callable(tree):
-        return {"class": _name(kind), "fields": {name: inner(value, name) for name, value in vars(tree).items()}}
+    if _is_plain(kind) and not callable(tree):
+        fields = {name: inner(value, name, fixed=True) for name, value in vars(tree).items()}
+        return {"class": _name(kind), "fields": fields}
     if opaque and not any(isinstance(leaf, _DATA) for leaf in jax.tree.leaves(tree)):
-        return {"opaque": _name(kind)}
+        if callable(tree) or kind is object or kind is types.ModuleType:
+            return {"opaque": _name(kind)}
+        if fixed:
+            written = repr(tree)
+            return {"opaque": _name(kind)} | ({} if " at 0x" in written else {"value": written})
     raise CheckpointError(
         f"`{path[1:] or 'model'}` must be an array, a plain value, a module, a dataclass, an object of nothing but "
         f"attributes or a named function to be saved, got {tree if callable(tree) else kind.__name__}."
@@ -264,7 +270,7 @@ def known_names(classes: Iterable[Any]) -> dict[str, Any]:
                 table[_name(value)] = value
     table = {name: value for name, value in table.items() if name not in shared}
     table |= {f"equinox.nn.{n}": v for n, v in vars(eqx.nn).items() if isinstance(v, type) and not n.startswith("_")}
-    classes = [classes] if isinstance(classes, type) else list(classes)
+    classes = [classes] if isinstance(classes, type | types.FunctionType) else list(classes)
     if wrong := [value for value in classes if not isinstance(value, type | types.FunctionType)]:
         raise ValueError(f"`classes` must be classes and functions, got {wrong[0]!r}.")
     for value in classes:

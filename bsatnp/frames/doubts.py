@@ -11,9 +11,9 @@ from bsatnp.tasks import Points
 
 #: So many standard deviations from the mean of the training lies half of a column, or more, before it is told.
 _FAR = 10.0
-#: So many times the spread of the training's places, or a part of it, is told; a short time is nothing unusual.
+#: So many times the spread of the training's places, or a part of it, is told.
 _SPREAD = 100.0
-#: So many times the extent of the context lie all targets away from it before it is told.
+#: So many times the extent of the context, or the spread of training, lie all targets away before it is told.
 _AWAY = 10.0
 
 
@@ -22,9 +22,11 @@ def about_context(encoding: Encoding, ctx: Points) -> Iterator[str]:
     yield from _about_columns(encoding, ctx, "context")
     for role in _measured(encoding):
         values = ctx.index[role.component]
-        spread = float(np.median(np.abs(values - np.median(values, 0))))
+        middle = np.median(values, 0)
+        spread = float(np.median(np.abs(values - middle)))
+        elsewhere = np.abs(middle).max() > _FAR  # a part of the training's places is nothing unusual
         if _varies(encoding.index[role.component]) and (
-            spread > _SPREAD or (isinstance(role, Plane) and 0 < spread < 1 / _SPREAD)
+            spread > _SPREAD or (isinstance(role, Plane) and elsewhere and 0 < spread < 1 / _SPREAD)
         ):
             yield _asked(f"The context spreads {spread:.3g} times as far in '{role.component}' as the training data")
     for i, (name, scaler) in enumerate(encoding.f.items()):
@@ -40,7 +42,8 @@ def about_targets(encoding: Encoding, ctx: Points, tgt: Points) -> Iterator[str]
         known, asked = ctx.index[role.component], tgt.index[role.component]
         low, high = known.min(0), known.max(0)
         away = np.maximum(np.maximum(low - asked, asked - high), 0).max(-1).min()
-        if (extent := (high - low).max()) > 0 and away > _AWAY * extent:
+        extent = (high - low).max()
+        if _varies(encoding.index[role.component]) and away > _AWAY * max(extent, 1.0) and extent > 0:
             times = f"at least {away / extent:.3g} times its extent"
             yield _asked(f"All targets lie {times} away from the context in '{role.component}'")
 

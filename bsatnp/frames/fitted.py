@@ -100,6 +100,9 @@ class Fitted(eqx.Module):
         **Units.** Parameters are in float64, but what is computed from them, such as quantiles, is in float32 unless
         x64 is enabled: subtract an offset before `fit` from values such as 1e8 ± 1. `predict` loses nothing by it.
 
+        Warns:
+            UserWarning: as `predict`.
+
         Raises:
             ValueError: as `predict`; rows without all coordinates.
         """
@@ -114,6 +117,9 @@ class Fitted(eqx.Module):
 
         Where time runs forward, these are forecasts at most a horizon ahead, from what lies before each in `context`
         and in `data`.
+
+        Warns:
+            UserWarning: as `predict`.
 
         Raises:
             ValueError: as `predict`; no observed values; rows that are in the context too, whose scores would flatter.

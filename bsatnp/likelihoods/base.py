@@ -161,6 +161,11 @@ def values_like(f: Array, parameter: Array) -> jax.Array:
     return f.astype(parameter.dtype)
 
 
+def probability_like(p: Array | float, parameter: jax.Array) -> jax.Array:
+    """The probability `p` for every number of `parameter`, in its type, where a probability close to 1 is not 1."""
+    return jnp.full_like(parameter, jnp.minimum(jnp.asarray(p, parameter.dtype), 1 - jnp.finfo(parameter.dtype).epsneg))
+
+
 def check_same_shape(**parameters: Array) -> None:
     """Raise ValueError unless the named parameters share one shape."""
     (first, one), (second, two) = parameters.items()

@@ -20,6 +20,7 @@ from bsatnp.likelihoods.base import (
     check_raw,
     check_same_shape,
     concrete_values,
+    probability_like,
     values_like,
     wide,
 )
@@ -63,7 +64,7 @@ class Poisson(AbstractLikelihood):
         """The smallest value whose `cdf` reaches `p`."""
         check_probability("p", p)
         rate = stop_gradient(wide(self.rate))
-        return _counting.poisson_quantile(jnp.full_like(rate, p), rate)
+        return _counting.poisson_quantile(probability_like(p, rate), rate)
 
     def covers(self, f: Num[Array, "*batch tgt out"], level: float) -> Bool[Array, "*batch tgt out"]:
         """Whether `f` lies in the central interval of probability `level`."""
@@ -127,7 +128,7 @@ class NegativeBinomial(AbstractLikelihood):
         """The smallest value whose `cdf` reaches `p`."""
         check_probability("p", p)
         mean, dispersion = stop_gradient(self._wide)
-        return _counting.negative_binomial_quantile(jnp.full_like(mean, p), mean, dispersion)
+        return _counting.negative_binomial_quantile(probability_like(p, mean), mean, dispersion)
 
     def covers(self, f: Num[Array, "*batch tgt out"], level: float) -> Bool[Array, "*batch tgt out"]:
         """Whether `f` lies in the central interval of probability `level`."""

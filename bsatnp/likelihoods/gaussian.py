@@ -1,5 +1,7 @@
 """The Gaussian likelihood of continuous values, and its head."""
 
+from statistics import NormalDist
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ import numpy as np
 from jax.scipy.special import ndtr, ndtri
 from jaxtyping import Bool, Float, Num
 
-from bsatnp._types import Array, Key, whole
+from bsatnp._types import Array, Key, is_traced, whole
 from bsatnp.likelihoods.base import (
     AbstractHead,
     AbstractLikelihood,
@@ -59,7 +61,9 @@ class Gaussian(AbstractLikelihood):
         """The smallest value whose `cdf` reaches `p`."""
         check_probability("p", p)
         mean, std = wide(self.mean), wide(self.std)
-        return mean + std * ndtri(jnp.asarray(p, mean.dtype))
+        # in float64 where the number is known: in float32 a probability close to 1 would be 1
+        z = ndtri(jnp.asarray(p, mean.dtype)) if is_traced(p) else NormalDist().inv_cdf(float(p))
+        return mean + std * z
 
     def covers(self, f: Num[Array, "*batch tgt out"], level: float) -> Bool[Array, "*batch tgt out"]:
         """Whether `f` lies in the central interval of probability `level`."""

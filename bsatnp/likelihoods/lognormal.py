@@ -2,7 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
+from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Bool, Float, Num
 
 from bsatnp._types import Array, Key
@@ -77,9 +77,14 @@ class LogNormal(AbstractLikelihood):
         scale = wide(self.scale)
         valid, log = _log(f, scale)
         f = values_like(f, scale)
-        z = (log - wide(self.location)) / scale
-        below, shifted = (jnp.where(valid, ndtr(x), 0.0) for x in (z, z - scale))  # none of it lies below 0
-        return f * (2 * below - 1) - 2 * self.mean * (shifted + ndtr(scale / float(np.sqrt(2))) - 1)
+        location = wide(self.location)
+        z = (log - location) / scale
+
+        def share(x):  # of the mean, in one exponential: of a wide distribution the mean alone overflows
+            return jnp.exp(location + jnp.square(scale) / 2 + log_ndtr(x))
+
+        below, shifted = (jnp.where(valid, part, 0.0) for part in (ndtr(z), share(z - scale)))  # none lies below 0
+        return f * (2 * below - 1) - 2 * shifted + 2 * share(-scale / float(np.sqrt(2)))
 
 
 def _log(f: Array, like: Array) -> tuple[Array, Array]:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtr
 from jaxtyping import Bool, Float, Num
 
 from bsatnp._types import Array, Key, whole
 from bsatnp.likelihoods import AbstractLikelihood, Gaussian, LogNormal
-from bsatnp.likelihoods.base import wide
+from bsatnp.likelihoods.base import on_device, wide
 from bsatnp.metrics.scores import coverage, over, safe
 
 #: Probabilities of the central intervals that `calibration` looks at.
@@ -30,6 +31,8 @@ def calibration(
     Raises:
         ValueError: no levels, or one that is not strictly between 0 and 1.
     """
+    if not np.shape(levels):
+        raise ValueError(f"`levels` must be a list of probabilities, got {levels!r}.")
     if not len(levels):
         raise ValueError("`levels` must hold at least one probability, got none.")
     return jnp.stack([coverage(pred, f, observed, level) for level in levels])
@@ -101,7 +104,8 @@ def exceedance(pred: AbstractLikelihood, threshold: Num[Array, "..."] | float) -
     """
     shape = jnp.shape(pred.mean)
     try:
-        threshold = jnp.broadcast_to(jnp.asarray(threshold), shape)
+        given = threshold if isinstance(threshold, jax.Array) else np.asarray(threshold)
+        threshold = jnp.broadcast_to(on_device(given), shape)
     except ValueError:
         got = jnp.shape(threshold)
         raise ValueError(f"`threshold` must broadcast to the prediction's axes {shape}, got {got}.") from None

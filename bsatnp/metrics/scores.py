@@ -188,7 +188,8 @@ def _crps(pred, f):
 def _correct(pred, f):
     if not isinstance(pred, Categorical):
         raise TypeError(f"`pred` must be a Categorical, got {type(pred).__name__}.")
-    return (pred.mode.astype(f.dtype) == f).astype(jnp.float32)
+    label = f.astype(jnp.int32)  # in the type of `f` different labels might be equal
+    return ((pred.mode.astype(jnp.int32) == label) & (label.astype(f.dtype) == f)).astype(jnp.float32)
 
 
 _SCORES: dict[str, _Score] = {

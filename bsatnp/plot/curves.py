@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bsatnp._types import Array, Index
+from bsatnp._types import Array, Index, real
 from bsatnp.likelihoods import AbstractLikelihood
 from bsatnp.plot.canvas import BLUE, GREY, RED, column, component_of, index_of, interval, kept, labelled, new_axes, tidy
 from bsatnp.tasks import Points
@@ -59,7 +59,7 @@ def band(
     x = x[order]
     pred = kept(tgt, pred)
     ax = tidy(new_axes()[0] if ax is None else ax)
-    for number, level in enumerate(sorted(levels, reverse=True)):
+    for number, level in enumerate(sorted((real("levels", level, 0, 1) for level in levels), reverse=True)):
         low, high = (end[rows][order] for end in interval(pred, level, out, n))
         alpha = 0.18 + 0.17 * number
         ax.fill_between(x, low, high, color=BLUE, alpha=alpha, linewidth=0, label=f"{100 * level:.3g} % interval")
@@ -93,7 +93,7 @@ def forecast(
     ax: Any = None,
     **options: Any,
 ) -> Any:
-    """`band` along time: the context comes first, a line marks its last time, dates are written short.
+    """`band` along time: the context comes first, a line marks its last time before the targets, dates are short.
 
     Args:
         tgt: where was predicted, unbatched.
@@ -107,22 +107,26 @@ def forecast(
         options: the other arguments of `band`.
 
     Raises:
-        ValueError: what does not fit, a context without observed values where `at` says.
+        ValueError: what does not fit, a context without observed values where `at` says, or with none before the
+            targets.
     """
     name = component_of(index_of(tgt, "tgt"), 1, component)
     future = index_of(tgt, "tgt")[name][_rows(index_of(tgt, "tgt"), at), 0]
     before, f = _observed(ctx, name, at, options.get("out", 0))
     if not len(before):
         raise ValueError("`ctx` must have observed values where `at` says, got none.")
+    if len(future) and before[0] > future.min():
+        raise ValueError("`ctx` must have a value before the first target, or at its time, got none.")
     ax = new_axes()[0] if ax is None else ax
     ax.plot(before, f, "-", color=GREY, linewidth=0.8, alpha=0.6)
     ax = band(tgt, pred, ctx=ctx, component=name, at=at, ax=ax, **options)
-    now = before.max()
+    now = before[before <= future.min()].max()
     ax.axvline(now, color="0.6", linewidth=0.9, linestyle="--", zorder=0)
     shown = 3 * (future.max() - now) if past is None else past
     span = future.max() - (now - shown)
-    ax.set_xlim(now - shown, future.max() + span / 50)
-    _fit_height(ax, f[before >= now - shown])
+    if span > now - now:  # one time alone has no span
+        ax.set_xlim(now - shown, future.max() + span / 50)
+        _fit_height(ax, f[before >= now - shown])
     if future.dtype.kind == "M":
         import matplotlib.dates as mdates
 

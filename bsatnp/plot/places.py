@@ -159,11 +159,11 @@ def _cells(s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
     x, y = (_levels(s[:, i]) for i in (0, 1))
     if min(len(x), len(y)) < 2 or len(s) < 0.25 * len(x) * len(y):
         return None
-    column_, row = (np.abs(s[:, i][:, None] - axis[None]).argmin(1) for i, axis in ((0, x), (1, y)))
+    column_, row = (np.searchsorted(axis, s[:, i], side="right") - 1 for i, axis in ((0, x), (1, y)))
+    if len(np.unique(row * len(x) + column_)) != len(s):  # two places in one cell
+        return None
     cells = np.full((len(y), len(x)), np.nan)
     cells[row, column_] = values
-    if np.isfinite(values).all() and np.isfinite(cells).sum() != len(s):  # two places in one cell
-        return None
     return x, y, cells
 
 

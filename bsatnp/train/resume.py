@@ -103,6 +103,7 @@ class Run:
                 "steps": steps,
                 "key": [str(jax.random.key_impl(key)), jax.random.key_data(key).tolist()],
                 "optimizer": [jax.__version__, _fingerprint(optimizer, parameters)],
+                "validated": validated,
             }
 
     def _state(self, now: Progress) -> dict[str, Any]:
@@ -136,8 +137,13 @@ class Run:
         if not Path(self._path).exists():
             check_state(self._state(self._first))
             return self._first
+        facts = {"validated": self._facts["validated"]} | header(self._path)["extra"]  # files of before do not say
+        if facts["validated"] != self._facts["validated"]:
+            raise CheckpointError(
+                f"`validation` must be {'given' if facts['validated'] else 'left out'}, as when the checkpoint "
+                f"{os.fspath(self._path)!r} was written."
+            )
         state = load_state(self._path, self._state(self._first))
-        facts = header(self._path)["extra"]
         if set(facts) != set(self._facts):
             raise CheckpointError(f"{os.fspath(self._path)!r} must be a checkpoint of `fit`, got another state.")
         if facts["steps"] != self._facts["steps"]:
@@ -162,6 +168,15 @@ def _fingerprint(optimizer: optax.GradientTransformation, parameters: Any) -> st
         state = jax.eval_shape(optimizer.init, parameters)
         program = jax.make_jaxpr(optimizer.update)(parameters, state, parameters)
     digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
-    for constant in program.consts:
+    for constant in _constants(program):
         digest.update(jax.device_get(constant).tobytes())
     return digest.hexdigest()
+
+
+def _constants(program: Any) -> Iterator[Any]:
+    """Arrays that a program holds, those of the functions that it calls included."""
+    yield from program.consts
+    for equation in program.jaxpr.eqns:
+        for part in jax.tree.leaves(equation.params, is_leaf=lambda x: isinstance(x, type(program))):
+            if isinstance(part, type(program)):
+                yield from _constants(part)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bsatnp import tasks as _tasks
-from bsatnp._types import Key
+from bsatnp._types import Key, whole
 from bsatnp.tasks import Points, Task
 
 
@@ -40,8 +40,7 @@ class EpochStream:
     def __post_init__(self):
         if not self.tasks:
             raise ValueError("`tasks` must hold at least one task, got none.")
-        if self.batch_size < 1:
-            raise ValueError(f"`batch_size` must be at least 1, got {self.batch_size}.")
+        whole("batch_size", self.batch_size)
         for name, longest in (
             ("ctx_sizes", max(len(task.ctx) for task in self.tasks)),
             ("tgt_sizes", max(len(task.tgt) for task in self.tasks)),

@@ -30,7 +30,9 @@ def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
             steps = [row["step"] for row in one["history"]]
             values = _values([one])
             beyond = f" (up to {max(values):,.0f})" if top is not None and max(values) > top else ""
-            line = _line(models.index(one["model"])) | ({"markerfacecolor": "white"} if one["seed"] else {})
+            line: dict[str, Any] = _line(models.index(one["model"]))
+            if one["seed"]:
+                line["markerfacecolor"] = "white"
             label = f"{one['model']}, seed {one['seed']}{beyond}"
             axis.plot(steps, values, **line, ms=3.5, lw=1.6, label=label)
         bound = next((b["nll"] for one in rows for b in (one.get("exact") or {}).values()), None)
@@ -41,7 +43,6 @@ def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
             low = min(_values(rows) + ([] if bound is None else [bound]))
             axis.set_ylim(low - 0.05 * (top - low), top)
         _plain(axis)
-        axis.get_legend().remove()
         figure.legend(loc="outside right center", frameon=False, fontsize="small")
         made.append(
             style.save(figure, folder / f"convergence-{name}-{preset}.png", f"{preset} budget: {', '.join(models)}")
@@ -94,7 +95,6 @@ def ratios(benches: Sequence[Bench], folder: Path) -> list[Path]:
             axis.yaxis.set_major_formatter("{x:g}")
             axis.yaxis.set_minor_locator(NullLocator())
             _plain(axis)
-            axis.get_legend().remove()
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center", frameon=False)
         axes[0, 0].set_ylabel(f"time over that of {OURS} (ratio)")
         figure.suptitle(f"{bench.name}: runtime ratios; above 1 the other is slower than {OURS}", fontsize=10)
@@ -125,4 +125,3 @@ def _line(number: int) -> dict[str, Any]:
 def _plain(axis: Any) -> None:
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(frameon=False, fontsize="small")

@@ -2,8 +2,11 @@
 
 import collections
 import dataclasses
+import datetime
 import functools
 import json
+import os
+import pathlib
 import types
 import zipfile
 from typing import Any, NamedTuple
@@ -246,6 +249,55 @@ class Screw:
         self.pitch = pitch
 
 
+NAMES = ("array", "dict", "list", "class", "fields", "float", "function", "opaque", "named", "partial", "dtype")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("value", ["zarr", {"array": "x"}, 2.5, [1, 2]], ids=str)
+def test_names_of_parts_may_be_those_of_the_format(tmp_path, name, value):
+    class Holds(eqx.Module):
+        parts: dict = eqx.field(static=True)
+        weight: jax.Array
+
+    tree = {name: value, "x": np.arange(3)}
+    checkpoint.save_state(tmp_path / "s", tree)
+    loaded = checkpoint.load_state(tmp_path / "s", tree | {"x": np.zeros(3, int)})
+    assert loaded[name] == value and (loaded["x"] == np.arange(3)).all()
+    checkpoint.save(tmp_path / "m", Holds({name: value}, jnp.ones(2)))
+    assert checkpoint.load(tmp_path / "m", classes=[Holds]).parts == {name: value}
+
+
+class Tally:
+    """Counts, in attributes alone."""
+
+    def __init__(self, count):
+        self.count, self.each = count, np.full(3, float(count))
+
+
+def test_a_state_keeps_objects_of_attributes(tmp_path):
+    checkpoint.save_state(tmp_path / "s", {"tally": Tally(3)})
+    with pytest.raises(CheckpointError, match="`tally/count` is 3 in the file, but 0 here"):
+        checkpoint.load_state(tmp_path / "s", {"tally": Tally(0)})
+    like = Tally(3)
+    like.each[:] = 0
+    loaded = checkpoint.load_state(tmp_path / "s", {"tally": like})["tally"]
+    assert loaded.count == 3 and (loaded.each == 3).all()
+
+
+@pytest.mark.parametrize("part", [datetime.date(2024, 1, 2), range(3), pathlib.PurePath("a"), bytearray(b"a")])
+def test_what_no_file_holds_is_refused_as_data_and_compared_as_configuration(tmp_path, part):
+    class Holds(eqx.Module):
+        part: Any = eqx.field(static=True)
+
+    with pytest.raises(CheckpointError, match="`part` must be an array, a plain value"):
+        checkpoint.save_state(tmp_path / "s", {"part": part})
+    checkpoint.save_state(tmp_path / "s", {"m": Holds(part)})
+    assert checkpoint.load_state(tmp_path / "s", {"m": Holds(part)})["m"].part == part
+    other = {datetime.date: datetime.date(2024, 1, 3), range: range(4), bytearray: bytearray(b"b")}
+    with pytest.raises(CheckpointError, match="`m/part` is .* in the file, but .* here"):
+        checkpoint.load_state(tmp_path / "s", {"m": Holds(other.get(type(part), pathlib.PurePath("b")))})
+
+
 def test_objects_of_attributes_alone(tmp_path):
     class Holds(eqx.Module):
         group: Any
@@ -270,5 +322,13 @@ def test_objects_of_attributes_alone(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="There is no folder '.*none' for '.*none/m'"):
-        checkpoint.save(tmp_path / "none" / "m", eqx.nn.Identity())
+    for save in (checkpoint.save, checkpoint.save_state):
+        with pytest.raises(FileNotFoundError, match="There is no folder '.*none' for '.*none/m'"):
+            save(tmp_path / "none" / "m", eqx.nn.Identity())
+
+
+def test_protected_files_stay(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path / "m", eqx.nn.Identity())
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(PermissionError, match="'.*m' is there and may not be written"):
+        checkpoint.save(tmp_path / "m", eqx.nn.Identity())

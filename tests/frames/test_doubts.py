@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
 from tests.frames.conftest import soil_data
@@ -25,6 +26,8 @@ def test_nothing_is_said_of_data_like_those_of_the_training(soil):
     away = {"x": NEW.x + 5e6, "y": NEW.y - 5e6}
     assert said(soil.predict, NEW.assign(**away), context=NEW.assign(**away)) == []
     assert said(soil.predict, NEW, context=REST[:1]) == []
+    close = REST.assign(x=NEW.x.mean() + np.arange(30) % 6, y=NEW.y.mean() + np.arange(30) // 6)
+    assert said(soil.predict, NEW, context=close) == said(soil.predict, NEW, context=close[:2]) == []
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,15 @@ def test_the_scaler_goes_there_and_back_and_makes_log_normal_predictions():
     assert isinstance(Scaled(GaussianHead(), Standard.fit(rows)).inverse(pred), Gaussian)
     with pytest.raises(ValueError, match="`values` must be positive for a logarithm, got 1 that are not"):
         Log.fit(np.array([[1.0], [0.0]]))
+
+
+@pytest.mark.parametrize("scale", [0.05, 1.0, 6.0, 8.0, 12.0])
+def test_the_crps_of_wide_distributions_is_that_of_its_integral(scale):
+    """∫ (F(x) − 1[x ≥ f])² dx in float64, over u = log x, for distributions whose mean float32 barely holds."""
+    for f in (0.3, 1.0, 40.0, 0.0):
+        u = np.linspace(-60, 400, 2_000_001)
+        below = u < (np.log(f) if f else -np.inf)
+        part = np.where(below, 2 * scipy.stats.norm.logcdf(u / scale), 2 * scipy.stats.norm.logsf(u / scale))
+        expected = scipy.integrate.trapezoid(np.exp(np.minimum(part + u, 700)), u)
+        found = LogNormal(np.zeros((1, 1), np.float32), np.full((1, 1), scale, np.float32)).crps(np.array([[f]]))
+        np.testing.assert_allclose(found, [[expected]], rtol=2e-3)

@@ -189,3 +189,20 @@ def test_crps_in_closed_form():
     distance = 2 * rate * np.exp(-2 * rate) * (scipy.special.iv(0, 2 * rate) + scipy.special.iv(1, 2 * rate))
     counts = Poisson(np.full((1, 1), rate, np.float32))
     np.testing.assert_allclose(counts.crps(np.zeros((1, 1))), rate - distance / 2, rtol=1e-5)
+
+
+def test_whole_thresholds_that_no_device_integer_holds():
+    pred = Gaussian(np.full((1, 1), 2e9, np.float32), np.full((1, 1), 1e9, np.float32))
+    expected = metrics.exceedance(pred, 3e9)
+    for threshold in (3_000_000_000, np.array([3_000_000_000])):
+        np.testing.assert_allclose(metrics.exceedance(pred, threshold), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("p", [1e-8, 1 - 1e-8])
+def test_quantiles_close_to_certainty_are_finite(p):
+    one = np.ones((1, 1), np.float32)
+    normal = scipy.stats.norm.ppf(p)
+    np.testing.assert_allclose(Gaussian(one, one).quantile(p), [[1 + normal]], rtol=1e-5)
+    np.testing.assert_allclose(LogNormal(one, one).quantile(p), [[np.exp(1 + normal)]], rtol=1e-4)
+    for counts in (Poisson(9 * one), NegativeBinomial(9 * one, 2 * one)):
+        assert np.isfinite(counts.quantile(p)).all()

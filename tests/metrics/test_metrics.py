@@ -242,3 +242,12 @@ def test_calibrated_predictions_are_covered_as_often_as_promised():
         assert abs(metrics.coverage(pred, f, observed, level) - level) < 4 * np.sqrt(level * (1 - level) / 20_000)
     counts = Poisson(mean)
     assert 0.95 <= metrics.coverage(counts, counts.sample(key=key_f), observed) < 0.98
+
+
+def test_labels_are_compared_as_whole_numbers():
+    """In bfloat16 labels of 256 and 257 are one number."""
+    logits = jnp.zeros((1, 1, 300)).at[0, 0, 257].set(1.0)
+    seen = np.ones((1, 1), bool)
+    for label, share in ((256, 0.0), (257.5, 0.0), (257, 1.0)):
+        kind = jnp.bfloat16 if label == 256 else jnp.float32
+        assert float(metrics.accuracy(Categorical(logits), jnp.full((1, 1), label, kind), seen)) == share

@@ -31,7 +31,8 @@ def leave(runs, name, model, *, preset="lite", seed=0, **options):
     folder.mkdir(parents=True)
     group = On("s", SO3() if "geodesic" in model else Translation(2))
     bias = RBFNetwork(group, heads=2, basis=2)
-    checkpoint.save(folder / "model.npz", BSATNP(bias=bias, **SIZES, **options, key=jax.random.key(0)))
+    model = BSATNP(bias=bias, **SIZES, **options, key=jax.random.key(0))
+    checkpoint.save(folder / "model.npz", model, extra={"step": 567})
     (folder / "history.json").write_text(json.dumps([{"step": 1234}]))
     (folder / "parts.jsonl").write_text(json.dumps(made() | {"commit": "0123456789ab+"}) + "\n")
 
@@ -69,7 +70,7 @@ def test_every_map_is_drawn_from_the_models_that_are_there(tmp_path, monkeypatch
     assert [path.stem for path in paths] == expected
     for path in paths:
         origin, _, weights = looks_drawn(path).rpartition(", weights ")
-        assert origin.partition(", ")[2] == "lite budget, 1,234 updates, seed 0, commit 012345678+"
+        assert origin.partition(", ")[2] == "lite budget, update 567 of 1,234, seed 0, commit 012345678+"
         assert weights in {digest(file) for file in runs.glob("*/*/model.npz")}
 
 

@@ -78,6 +78,19 @@ def test_forecasts_on_axes_that_share_their_height_are_all_in_sight():
     plt.close(figure)
 
 
+def test_a_forecast_among_its_context_is_drawn_forwards():
+    time = np.arange(20.0)[:, None]
+    ctx, tgt = Points({"t": time}, time), {"t": time[5:10]}
+    pred = Gaussian(np.zeros((5, 1)), np.ones((5, 1)))
+    low, high = plot.forecast(tgt, pred, ctx=ctx).get_xlim()
+    assert low < 5 and 9 < high < 12
+    one = Gaussian(np.zeros((1, 1)), np.ones((1, 1)))
+    low, high = plot.forecast({"t": time[:1]}, one, ctx=ctx.take(np.arange(1))).get_xlim()  # one time alone
+    assert low < 0 < high
+    with pytest.raises(ValueError, match="`ctx` must have a value before the first target"):
+        plot.forecast(tgt, pred, ctx=ctx.take(np.arange(12, 20)))
+
+
 def test_what_does_not_fit_is_refused(air):
     ctx, tgt, pred, _ = air
     with pytest.raises(ValueError, match="`component` must say which"):
@@ -88,6 +101,8 @@ def test_what_does_not_fit_is_refused(air):
         plot.band(tgt, pred, component="t", at={"s": [0.0, 0.0]})
     with pytest.raises(ValueError, match="`at` must name components"):
         plot.band(tgt, pred, component="t", at={"station": 1})
+    with pytest.raises(ValueError, match="`levels` must lie strictly between 0 and 1, got 95"):
+        plot.band({"x": X}, PRED, levels=(95,))
     with pytest.raises(ValueError, match="`out` must be between 0 and 1, got 2"):
         plot.band({"x": X}, PRED, out=2)
     with pytest.raises(ValueError, match="must have axes"):

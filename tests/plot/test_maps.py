@@ -1,6 +1,7 @@
 """Maps put each value at its place, on whole grids, grids with gaps, and scattered places."""
 
 import csv
+import tracemalloc
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -119,3 +120,21 @@ def test_what_does_not_fit_is_refused():
         plot.field({"s": s}, s, ctx=Points({"x": s}))
     with pytest.raises(ValueError, match="`tgt` must have at least one place"):
         plot.field({"s": s[:0]}, s[:0])
+
+
+@pytest.mark.parametrize("value", [1.0, np.nan])
+def test_two_values_in_one_cell_are_no_grid(value):
+    s = np.stack(np.meshgrid(np.arange(4.0), np.arange(3.0)), -1).reshape(-1, 2)
+    assert room._cells(np.concatenate([s, s]), np.r_[value, np.ones(23)]) is None
+
+
+def test_cells_of_large_grids_take_little_memory_and_allow_for_rounding():
+    x, y = np.arange(1000.0), np.arange(900.0)
+    s = np.stack(np.meshgrid(x, y), -1).reshape(-1, 2)
+    noise = np.random.default_rng(0).uniform(0, 1e-4, s.shape)
+    tracemalloc.start()
+    found = room._cells(s + noise, np.arange(900_000.0))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found is not None and peak < 300e6
+    np.testing.assert_array_equal(found[2], np.arange(900_000.0).reshape(900, 1000))

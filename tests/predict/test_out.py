@@ -2,11 +2,15 @@
 
 import tracemalloc
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import zarr
 
+from bsatnp.likelihoods import AbstractHead, CategoricalHead
+from bsatnp.models import AbstractModel
 from bsatnp.predict import predict
+from bsatnp.tasks import Points
 
 
 def test_d9_memory_maps_and_zarr(kernel, points, tmp_path):
@@ -31,6 +35,7 @@ def test_d9_memory_maps_and_zarr(kernel, points, tmp_path):
         ({"log_prob": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'log_prob'"),
         ({"mean": np.zeros((20, 1), int)}, r"`out\['mean'\]` must have a floating type, got int64, which would round"),
         ({"std": np.zeros((20, 1), bool)}, r"`out\['std'\]` must have a floating type, got bool"),
+        ({"mean": np.zeros((20, 1), "S4")}, r"`out\['mean'\]` must have a floating type, got \|S4"),
         ({"mean": [[0.0]] * 20}, r"`out\['mean'\]` must have shape \(20, 1\), got list"),
         ({"mean": np.broadcast_to(0.0, (20, 1))}, r"`out\['mean'\]` must be writable, got a read-only array"),
         ({"mean": np.zeros(20)}, r"`out\['mean'\]` must have shape \(20, 1\), got \(20,\)"),
@@ -97,3 +102,34 @@ def test_d7_d9_a_million_targets_by_the_default_call(kernel, points, oracle):
         mean = oracle(ctx, {"s": Grid(n)[::7]})[0].mean()
         assert out["mean"].total / n == pytest.approx(mean, rel=1e-3)
     assert peaks[1] < peaks[0] + 1e6 and peaks[1] < 5e6, peaks
+
+
+class Last(AbstractModel):
+    """Always the last label."""
+
+    head: AbstractHead
+
+    @property
+    def embedded(self):
+        return {}
+
+    @property
+    def groups(self):
+        return ()
+
+    def condition(self, ctx):
+        return lambda tgt: self.head(jnp.zeros((len(tgt), 300)).at[:, 299].set(1.0))
+
+
+def test_labels_go_into_whole_numbers_that_hold_them_and_into_floats(points):
+    head = CategoricalHead(300)
+    ctx, tgt = points(3), points(4, values=False)
+    ctx = Points(ctx.index, np.ones((3, 1)))
+    with pytest.raises(ValueError, match=r"`out\['mode'\]` must hold numbers up to 299, got uint8"):
+        predict(Last(head), ctx, tgt, out={"mode": np.zeros((4, 1), np.uint8)})
+    mode, real = np.zeros((4, 1), np.int16), np.zeros((4, 1))
+    masked = Points(tgt.index, mask=np.array([True, False, True, True]))
+    predict(Last(head), ctx, masked, out={"mode": mode, "probs": np.zeros((4, 1, 300))})
+    predict(Last(head), ctx, masked, out={"mode": real})
+    np.testing.assert_array_equal(mode[:, 0], [299, 0, 299, 299])
+    np.testing.assert_array_equal(real[:, 0], [299, np.nan, 299, 299])

@@ -11,6 +11,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -101,7 +102,7 @@ def test_seconds_add_up(line, stream, tmp_path):
         ({"optimizer": optax.sgd(0.1)}, "`optimizer"),
         ({"optimizer": optimizer(10, peak=0.5)}, "`optimizer` must be the one that the checkpoint"),
         ({"optimizer": optimizer(10, weight_decay=0.5)}, "`optimizer` must be the one that the checkpoint"),
-        ({"validation": True}, "`best` is None in the file"),
+        ({"validation": True}, "`validation` must be left out, as when the checkpoint '.*run.npz' was written"),
     ],
 )
 def test_another_run_is_refused(line, stream, tmp_path, changes, message):
@@ -120,6 +121,20 @@ def test_another_run_is_refused(line, stream, tmp_path, changes, message):
     with pytest.raises(CheckpointError, match=message):
         fit(model, stream, **(arguments | {"optimizer": optimizer(10)} | changes))
     assert (tmp_path / "run.npz").read_bytes() == before
+
+
+def test_rates_inside_a_compiled_function_are_part_of_the_optimiser(line, stream, tmp_path):
+    def table(values):
+        return optax.chain(optax.scale_by_schedule(jax.jit(lambda count: jnp.asarray(values)[count])), optax.scale(-1))
+
+    def run(values, **more):
+        options = {"steps": 4, "key": jax.random.key(0), "progress": False, "checkpoint": tmp_path / "run.npz"}
+        return fit(line(), stream, optimizer=table(values), log_every=1, **options, **more)
+
+    run(np.full(4, 0.1, np.float32), callbacks=[lambda step, row, model: True])
+    with pytest.raises(CheckpointError, match="`optimizer` must be the one"):
+        run(np.full(4, 0.2, np.float32))
+    assert run(np.full(4, 0.1, np.float32)).steps == 4
 
 
 def test_a_state_of_something_else_is_refused(line, stream, tmp_path):
