@@ -184,12 +184,12 @@ def _checked(part: AbstractLikelihood, name: str, array: Any, n: int, mask: np.n
     if into is None:
         return value
     into, whole_numbers = np.dtype(into), value.dtype.kind in "biu"
-    if not jnp.issubdtype(into, jnp.floating) and not (whole_numbers and into.kind in "iu"):
+    if jnp.issubdtype(into, jnp.floating):  # whole numbers had no NaN for rows that are no targets
+        return _shown(value.astype(np.float64), mask) if whole_numbers else value
+    if not (whole_numbers and into.kind in "iu"):
         raise ValueError(f"`out['{name}']` must have a floating type, got {into}, which would round or cut.")
-    if whole_numbers and into.kind in "iu" and not np.array_equal(value.astype(into), value):
+    if not np.array_equal(value.astype(into), value):
         raise ValueError(f"`out['{name}']` must hold numbers up to {value.max()}, got {into}.")
-    if whole_numbers and into.kind not in "iu":  # which have no NaN for rows that are no targets
-        return _shown(value.astype(np.float64), mask)
     return value
 
 

@@ -140,8 +140,10 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
 
 
 def _same_data(job: Job, earlier: Mapping[str, Any]) -> None:
-    """Refuse to go on from, or to answer with, what was obtained from other data; older records do not say."""
-    if earlier.get("data") is not None and earlier["data"] != _contents(job):
+    """Refuse to go on from, or to answer with, what was obtained from other data."""
+    # older records say nothing, or None of data that were read by default
+    silent = earlier.get("data") is None and ("data" not in earlier or find(job.experiment).default_data is not None)
+    if not silent and earlier["data"] != _contents(job):
         raise ValueError(
             f"`data` must be as when {job.name} of '{job.experiment}' began, got other files: name other folders for "
             "`--runs` and `--results`."

@@ -25,9 +25,7 @@ def about_context(encoding: Encoding, ctx: Points) -> Iterator[str]:
         middle = np.median(values, 0)
         spread = float(np.median(np.abs(values - middle)))
         elsewhere = np.abs(middle).max() > _FAR  # a part of the training's places is nothing unusual
-        if _varies(encoding.index[role.component]) and (
-            spread > _SPREAD or (isinstance(role, Plane) and elsewhere and 0 < spread < 1 / _SPREAD)
-        ):
+        if spread > _SPREAD or (isinstance(role, Plane) and elsewhere and 0 < spread < 1 / _SPREAD):
             yield _asked(f"The context spreads {spread:.3g} times as far in '{role.component}' as the training data")
     for i, (name, scaler) in enumerate(encoding.f.items()):
         yield from _about_column(name, scaler, np.asarray(ctx.f)[:, i], "context")
@@ -43,7 +41,7 @@ def about_targets(encoding: Encoding, ctx: Points, tgt: Points) -> Iterator[str]
         low, high = known.min(0), known.max(0)
         away = np.maximum(np.maximum(low - asked, asked - high), 0).max(-1).min()
         extent = (high - low).max()
-        if _varies(encoding.index[role.component]) and away > _AWAY * max(extent, 1.0) and extent > 0:
+        if away > _AWAY * max(extent, 1.0) and extent > 0:
             times = f"at least {away / extent:.3g} times its extent"
             yield _asked(f"All targets lie {times} away from the context in '{role.component}'")
 
@@ -64,8 +62,9 @@ def _about_column(name: str, scaler: AbstractScaler, column: np.ndarray, what: s
 
 
 def _measured(encoding: Encoding) -> list:
-    """The components whose unit is the caller's."""
-    return [role for role in encoding.meaning.columns.roles if isinstance(role, Plane | Time | Forward)]
+    """The components whose unit is the caller's, and which were not constant in training."""
+    roles = [role for role in encoding.meaning.columns.roles if isinstance(role, Plane | Time | Forward)]
+    return [role for role in roles if _varies(encoding.index[role.component])]
 
 
 def _varies(scaler: AbstractScaler) -> bool:

@@ -59,6 +59,9 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     assert (origin["model"], origin["seed"], origin["step"]) == ("bsa-tnp", 3, result["best_step"])
     again = run(job, progress=False)  # from the file, without training
     assert again == result
+    other = dataclasses.replace(job, data=job.folder)
+    with pytest.raises(ValueError, match="`data` must be as when .* began"):
+        run(other, progress=False)
 
     # an evaluation that was cut goes on: the rows that are there are not made anew
     file = job.folder / "test-original.jsonl"
