@@ -4,9 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from bsatnp import BSATNP, Points
+from bsatnp import BSATNP, Points, nearest
 from bsatnp.bias import RBFNetwork
 from bsatnp.groups import On, Translation
+from bsatnp.likelihoods import CategoricalHead
 from bsatnp.nearest import nearest_error, predict_nearest
 from bsatnp.predict import predict
 
@@ -108,3 +109,22 @@ def test_places_of_any_kind_that_is_a_number():
         predict_nearest(MODEL, CTX, {"s": np.full((2, 2), np.nan)}, k=3, by="s")
     with pytest.raises(ValueError, match="`key` must be one typed key"):
         nearest_error(MODEL, CTX, TGT, k=3, by="s", key=jax.random.PRNGKey(0))
+
+
+def test_labels_have_no_error_and_are_refused_before_the_whole_context_is_read(monkeypatch):
+    model = BSATNP(
+        head=CategoricalHead(2),
+        bias=RBFNetwork(On("s", Translation(2))),
+        depth=1,
+        dim=8,
+        width=8,
+        key=jax.random.key(0),
+    )
+    sizes = []
+    monkeypatch.setattr(
+        nearest, "predict", lambda m, ctx, *rest, **how: sizes.append(len(ctx)) or predict(m, ctx, *rest, **how)
+    )
+    labels = Points(CTX.index, np.zeros((40, 1)))
+    with pytest.raises(NotImplementedError, match="labels of a Categorical have none"):
+        nearest_error(model, labels, TGT, k=4, by="s", tile=50, key=jax.random.key(0))
+    assert set(sizes) == {4}

@@ -29,7 +29,7 @@ def difference(file: Any, here: Any, path: str = "", *, fixed: bool) -> str | No
         fixed: whether plain values must be equal; those of modules always must.
     """
     differs = f"{f'`{path}`' if path else 'the tree'} is {_show(file)} in the file, but {_show(here)} here."
-    if _is_opaque(file) and not _is_opaque(here) and _last(file) == _last(here):
+    if _is_opaque(file) and isinstance(here, dict) and _last(file["opaque"]) == _last(here.get("class")):
         return None  # files of before say nothing of objects that are their attributes
     kinds = [_plain(node) for node in (file, here)]
     if kinds[0] or kinds[1]:
@@ -65,17 +65,15 @@ def _inside(file: Any, here: Any, path: str, *, fixed: bool) -> str | None:
 
 def _name(node: dict) -> list[str]:
     """The last name of a class or function; a script and a module that import it call the rest differently."""
-    return [str(node.get(key)).split(".")[-1] for key in ("class", "named", "function", "opaque")]
+    return [_last(node.get(key)) for key in ("class", "named", "function", "opaque")]
 
 
 def _is_opaque(node: Any) -> bool:
     return isinstance(node, dict) and "opaque" in node
 
 
-def _last(node: Any) -> str | None:
-    """The last name of a class, known or opaque."""
-    found = node.get("opaque", node.get("class")) if isinstance(node, dict) else None
-    return None if found is None else str(found).split(".")[-1]
+def _last(name: Any) -> str:
+    return str(name).split(".")[-1]
 
 
 def _plain(node: Any) -> str | None:

@@ -64,7 +64,10 @@ def field(
     dots, known = _observations(ctx, name, out)
     ax = _map_axes(degrees=degrees) if ax is None else ax
     both = colour if known is None or not len(known) else np.concatenate([colour, known])
-    low, high = (np.nanmin(both), np.nanmax(both)) if limits is None else limits
+    finite = both[np.isfinite(both)]
+    if not len(finite):
+        raise ValueError("`values` must have at least one finite number to draw, got none.")
+    low, high = (finite.min(), finite.max()) if limits is None else limits
     scale = {"cmap": cmap, "vmin": low, "vmax": high}
     cells = _cells(s, colour)
     if cells is None:

@@ -120,6 +120,14 @@ def test_what_does_not_fit_is_refused():
         plot.field({"s": s}, s, ctx=Points({"x": s}))
     with pytest.raises(ValueError, match="`tgt` must have at least one place"):
         plot.field({"s": s[:0]}, s[:0])
+    with pytest.raises(ValueError, match="`values` must have at least one finite number"):
+        plot.field({"s": s}, np.array([[np.nan], [np.inf], [np.nan]]))
+
+
+def test_one_infinite_value_leaves_the_colours_of_the_others():
+    s = np.stack(np.meshgrid(np.arange(4.0), np.arange(3.0)), -1).reshape(-1, 2)
+    ax = plot.field({"s": s}, np.r_[np.inf, np.arange(11.0)][:, None])
+    assert ax.collections[0].get_clim() == (0.0, 10.0)
 
 
 @pytest.mark.parametrize("value", [1.0, np.nan])
