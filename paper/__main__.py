@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     apart.add_argument("--preset", choices=("full", "lite"), default="lite", help="whose test batches")
     apart.add_argument("--batches", type=int, default=4, help="how many test batches")
     apart.add_argument("--data", type=Path, help="folder of the real data, where an experiment reads some")
+    apart.add_argument("--tune", action="store_true", help="print how settings of svgp score on 4 validation tasks")
     apart.set_defaults(do=_baseline)
     scaling = commands.add_parser("scaling", help="score and time a trained SIR model on larger lattices")
     scaling.add_argument("--model", required=True)
@@ -93,9 +94,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _baseline(options: argparse.Namespace) -> int:
-    from paper.tasks_apart import run
+    from paper.tasks_apart import run, tune
 
     try:
+        if options.tune:
+            for settings, found in tune(options.experiment, options.preset, data=options.data):
+                print(f"{settings}: NLL {found['nll']:.3f}, RMSE {found['rmse']:.3f}", flush=True)
+            return 0
         result = run(
             options.experiment,
             options.method,

@@ -1,8 +1,9 @@
 """Test a method that is fitted to each task apart, on the first test batches of an experiment."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +91,26 @@ def run(
     return json.loads(json.dumps(result))
 
 
+def tune(
+    name: str, preset: str, *, tasks: int = 4, data: Path | None = None
+) -> Iterator[tuple[baselines.Sparse, dict[str, float]]]:
+    """Scores of "svgp" under three rates and three scales of the start, on some tasks of a validation batch."""
+    stream = find(name).preset(preset, data).validation
+    drawn = jax.tree.map(lambda leaf: leaf[:tasks], stream(0, key=test_key()))
+    for rate, length in product((1e-3, 1e-2, 3e-2), (0.5, 1.0, 2.0)):
+        settings = baselines.Sparse(learning_rate=rate, length=length)
+        yield settings, summary([_scores("svgp", stream, settings, drawn, None, test_key())])
+
+
 def _batch(method: str, stream: Any, sparse: baselines.Sparse, number: int) -> dict[str, float]:
-    """Sums of scores over the tasks of one batch, and how long they took."""
+    """Those of the tasks of one test batch."""
     key = jax.random.fold_in(test_key(), number)
     task, process = stream.draw(number, key=key) if hasattr(stream, "draw") else (stream(number, key=key), None)
+    return _scores(method, stream, sparse, task, process, key)
+
+
+def _scores(method: str, stream: Any, sparse: baselines.Sparse, task: Task, process: Any, key: Any) -> dict[str, float]:
+    """Sums of scores over the tasks of a batch, and how long they took."""
     total: dict[str, float] = {"count": 0, "fit_seconds": 0.0, "predict_seconds": 0.0}
     size = len(task.ctx.mask)
     for row in range(size):
