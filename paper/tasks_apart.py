@@ -13,7 +13,7 @@ import numpy as np
 from bsatnp import metrics
 from bsatnp.likelihoods import Gaussian
 from bsatnp.tasks import Task
-from paper import baselines, record
+from paper import baselines, machine, record
 from paper.evaluation import against_exact, exact_file, exact_scores, rows, summary, test_key
 from paper.experiments import experiment as find
 from paper.protocol import describe
@@ -61,31 +61,34 @@ def run(
     chosen = experiment.preset(preset, data)
     if method == "gp-known" and experiment.exact is None:
         raise ValueError(f"`method` must be fitted where no process is known, as in '{name}', got 'gp-known'.")
-    tests, bounds, seconds = {}, {}, {"fit": [], "predict": []}
+    tests, bounds, spent = {}, {}, []
     for domain, stream in chosen.tests.items():
         facts = {"stream": describe(stream), "sparse": str(sparse) if method == "svgp" else ""}
         file = runs / name / f"{method}-{preset}-{domain}.jsonl"
         one = partial(_batch, method, stream, sparse)
         found = rows(file, facts, batches, lambda numbers, one=one: [one(n) for n in numbers], progress=progress)
-        for kind in seconds:
-            seconds[kind] += [row.pop(f"{kind}_seconds") / row.pop(f"{kind}_tasks") for row in map(dict, found)]
-        clean = [{k: v for k, v in row.items() if not k.endswith(("_seconds", "_tasks"))} for row in found]
-        tests[domain] = summary(clean)
+        found = [dict(row) for row in found]
+        # tasks, seconds of fitting, seconds of predicting
+        here = np.sum([[row.pop(part) for part in ("tasks", "fit_seconds", "predict_seconds")] for row in found], 0)
+        spent.append(here)
+        tests[domain] = summary(found) | {"seconds": float(here[1:].sum() / here[0])}
         if experiment.exact is not None:
             file = exact_file(runs, name, preset, domain)
-            bounds[domain] = against_exact(clean, exact_scores(experiment.exact, stream, batches, file=file))
+            bounds[domain] = against_exact(found, exact_scores(experiment.exact, stream, batches, file=file))
+    tasks, fitting, predicting = map(float, np.sum(spent, 0))
     result = record.record(
         experiment,
         method,
         preset,
         0,
         chosen,
-        parts=[record.made()],
+        parts=[record.made() | {"data": machine.contents(data or experiment.default_data)}],
         steps=sparse.steps if method == "svgp" else 0,
-        budget={"batches": batches, **{f"{kind}_seconds": float(np.mean(s)) for kind, s in seconds.items()}},
-        train_seconds=float(np.sum(seconds["fit"])),
+        budget={"batches": batches, "fit_seconds": fitting / tasks, "predict_seconds": predicting / tasks},
+        train_seconds=fitting,
         tests=tests,
         exact=bounds,
+        test_seconds={domain: float(here[2]) for domain, here in zip(tests, spent, strict=True)},
     )
     write(results / name / f"{method}-{preset}-seed0.json", result)
     return json.loads(json.dumps(result))
@@ -123,7 +126,7 @@ def _scores(method: str, stream: Any, sparse: baselines.Sparse, task: Task, proc
         total["count"] += int(scored.count)
         total["fit_seconds"] += forecast.fit_seconds
         total["predict_seconds"] += forecast.predict_seconds
-    return total | {"fit_tasks": size, "predict_tasks": size}
+    return total | {"tasks": size}
 
 
 def _forecast(method: str, stream: Any, sparse: Any, task: Task, process: Any, key: Any) -> baselines.Forecast:

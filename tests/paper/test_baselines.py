@@ -10,11 +10,13 @@ import pytest
 from bsatnp import Points
 from bsatnp.simulate import SquaredExponential, posterior
 from paper import baselines
+from paper.tasks_apart import run, tune
 
 tinygp = pytest.importorskip("tinygp", reason="tinygp, which comes with the extra `paper`, is not installed")
 pytest.importorskip("gpjax", reason="GPJax, which comes with the extra `paper`, is not installed")
 
 RNG = np.random.default_rng(0)
+KERNEL = SquaredExponential(lengthscale=0.5)
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +38,9 @@ def smooth(n: int, *, hour: bool = False) -> Points:
 
 
 def test_the_known_process_is_the_exact_posterior():
-    ctx, tgt, kernel = smooth(30), smooth(20), SquaredExponential(lengthscale=0.5)
-    found = baselines.known(kernel, ctx, tgt, noise=0.1, tgt_noise=0.1)
-    exact = posterior(kernel, ctx, tgt, noise=0.1, tgt_noise=0.1)
+    ctx, tgt = smooth(30), smooth(20)
+    found = baselines.known(KERNEL, ctx, tgt, noise=0.1, tgt_noise=0.1)
+    exact = posterior(KERNEL, ctx, tgt, noise=0.1, tgt_noise=0.1)
     np.testing.assert_allclose(found.mean, exact.mean, atol=1e-6)
     np.testing.assert_allclose(found.std**2, exact.variance, atol=1e-6)
 
@@ -58,3 +60,19 @@ def test_fitted_processes_learn_a_wave_in_any_unit(method, hour):
     other = fit(dataclasses.replace(ctx, f=280 + 10 * ctx.f), tgt, noisy=True)
     np.testing.assert_allclose((other.mean - 280) / 10, found.mean, atol=0.05 * truth.std())
     np.testing.assert_allclose(other.std / 10, found.std, rtol=0.1)
+
+
+def test_the_known_process_of_an_experiment_has_no_gap(tmp_path):
+    result = run("gneiting", "gp-known", "lite", batches=1, results=tmp_path / "results", runs=tmp_path / "runs")
+    assert abs(result["exact"]["original"]["gap"]) < 1e-4
+    test = result["tests"]["original"]
+    assert test["values"] == 4 * 256 and test["seconds"] > 0
+    assert result["train_seconds"] == 0 and 4 * test["seconds"] == pytest.approx(sum(result["test_seconds"].values()))
+    assert list((tmp_path / "results" / "gneiting").iterdir())[0].name == "gp-known-lite-seed0.json"
+
+
+def test_the_settings_of_the_sparse_process_are_among_those_that_are_tuned(monkeypatch):
+    monkeypatch.setattr(baselines, "sparse", lambda ctx, tgt, **how: baselines.known(KERNEL, ctx, tgt, noise=0.1))
+    found = dict(tune("gneiting", "lite", tasks=1))
+    assert baselines.Sparse() in found and len(found) == 9
+    assert all(np.isfinite(scores["nll"]) for scores in found.values())
