@@ -125,7 +125,7 @@ def multiscale(runs: Path, out: Path) -> list[Path]:
     style.label(axes, "s₁ (units of the domain)", "s₂ (units of the domain)")
     style.bar(figure, left, axes[:, :3], "f (prior standard deviations)")
     style.bar(figure, right, axes[:, 3:], "std. deviation of f")
-    figure.suptitle(f"Multiscale GP, BSA-TNP; half of the context in the dashed square: {one.origin}", fontsize=9)
+    figure.suptitle(f"Multiscale GP, BSA-TNP; half of the context in the dashed square\n{one.origin}", fontsize=9)
     return [style.save(figure, out / "gp-multiscale.png", one.origin)]
 
 

@@ -69,7 +69,7 @@ def _forecast(one: Trained, data: Path | None, path: Path) -> Path:
     style.bar(figure, spread, axes[1, 2:3], "std. dev. (K)")
     style.bar(figure, error, axes[1, 3:], "error (K)")
     stamp = str(when.astype("datetime64[h]")).replace("T", " ") + ":00 UTC"
-    figure.suptitle(f"ERA5, {domain} box, {stamp}, {NAMES[one.model]}: {one.origin}", fontsize=9)
+    figure.suptitle(f"ERA5, {domain} box, {stamp}, {NAMES[one.model]}\n{one.origin}", fontsize=9)
     return style.save(figure, path, one.origin)
 
 

@@ -57,7 +57,7 @@ def _sir(one: Trained, path: Path) -> Path:
     patches.append(Patch(facecolor="white", edgecolor="0.6", label="not seen"))
     figure.legend(handles=patches, loc="outside lower left", ncols=4, frameon=False, fontsize=8)
     style.bar(figure, shown, axes, "entropy of the prediction (nats)", shrink=0.3, anchor=(1.0, 0.0))
-    figure.suptitle(f"SIR, {NAMES[one.model]}: {one.origin}", fontsize=9)
+    figure.suptitle(f"SIR, {NAMES[one.model]}\n{one.origin}", fontsize=9)
     return style.save(figure, path, one.origin)
 
 
