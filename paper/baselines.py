@@ -157,15 +157,16 @@ def sparse(ctx: Points, tgt: Points, *, noisy: bool, key: Any, settings: Sparse 
         size, shift = _scale(np.asarray(y)), float(np.mean(y))
         width, hour = x.shape[1], (ctx.index["x"].shape[-1] - 1 if "x" in ctx.index else None)
         axes = [axis for axis in range(width) if axis != hour]
-        kernel: Any = gpjax.kernels.RBF(active_dims=axes, lengthscale=jnp.full(len(axes), settings.length))
+        kernel: Any = _kernel(axes, settings.length)
         if hour is not None:
-            kernel = kernel + gpjax.kernels.RBF(active_dims=[hour], lengthscale=jnp.full(1, settings.length))
+            kernel = kernel + _kernel([hour], settings.length)
         data = gpjax.Dataset(X=x, y=(y[:, None] - shift) / size)
         prior = gpjax.gps.Prior(mean_function=gpjax.mean_functions.Constant(), kernel=kernel)
         model = prior * gpjax.likelihoods.Gaussian(obs_stddev=jnp.asarray(0.1))
         key_choice, key_fit = jax.random.split(key)
         rows = jax.random.choice(key_choice, len(x), (min(settings.inducing, len(x)),), replace=False)
-        family: Any = gpjax.variational_families.WhitenedVariationalGaussian(model=model, inducing_inputs=x[rows])
+        whitened: Any = gpjax.variational_families.WhitenedVariationalGaussian
+        family = whitened(model=model, inducing_inputs=x[rows])
         family, _ = gpjax.fit(
             model=family,
             objective=_minus_elbo,
@@ -179,6 +180,14 @@ def sparse(ctx: Points, tgt: Points, *, noisy: bool, key: Any, settings: Sparse 
         middle = time.perf_counter()
         loc, std = jax.device_get(_sparse_posterior(family, jnp.asarray(inputs(tgt)), noisy))
     return Forecast(loc * size + shift, std * size, middle - start, time.perf_counter() - middle)
+
+
+def _kernel(axes: list[int], length: float) -> Any:
+    """A squared exponential kernel over some inputs, with a scale for each."""
+    import gpjax
+
+    scales: Any = jnp.full(len(axes), length)
+    return gpjax.kernels.RBF(active_dims=axes, lengthscale=scales)
 
 
 def _minus_elbo(family: Any, data: Any) -> Any:
