@@ -123,7 +123,8 @@ def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:
     note = f", the paper's {theirs} domain" if theirs not in (None, domain) else ""
     most = max(bounds, key=lambda bound: bound["batches"], default=None)
     bound = f" Exact posterior: {number(most['nll'], 3)} on {most['batches']} batches." if most else ""
-    lines = [f"**{domain}**{note}: {batches:,} test batches.{bound}", "", *markdown(head, body)]
+    count = f"{batches:,} test batch{'es' if batches > 1 else ''}"
+    lines = [f"**{domain}**{note}: {count}.{bound}", "", *markdown(head, body)]
     missing = [f"{model} {row['nll'].replace('-', '−')}" for model, row in paper.items() if "nll" in row]
     missing = [text for text in missing if text.split()[0] not in {one["model"] for one in rows}]
     return [*lines, "", f"Only in the paper: {'; '.join(missing)}."] if missing else lines
