@@ -12,6 +12,7 @@ import optax
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Task
 from bsatnp.train import optimizer
+from paper import machine
 
 #: `stream(step, key=key)` is a batch of tasks.
 Stream = Callable[..., Task]
@@ -152,6 +153,10 @@ class Experiment:
             raise ValueError(f"`preset` must be one of {sorted(self.presets)} for '{self.name}', got '{name}'.")
         preset = self.presets[name](data)
         return preset.smoke() if SMOKE else preset
+
+    def contents(self, data: Path | None) -> str | None:
+        """A short name for the data that are read where the caller names `data`; None without any."""
+        return machine.contents(data or self.default_data)
 
     def make(self, model: str, *, key: Any, preset: Preset | None = None) -> AbstractModel:
         """The untrained model of that name, for the data of a preset where they matter.

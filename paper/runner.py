@@ -152,7 +152,7 @@ def _same_data(job: Job, earlier: Mapping[str, Any]) -> None:
 
 def _contents(job: Job) -> str | None:
     """A short name for the data that a job reads."""
-    return machine.contents(job.data or find(job.experiment).default_data)
+    return find(job.experiment).contents(job.data)
 
 
 def facts(job: Job, preset: Preset) -> dict[str, Any]:

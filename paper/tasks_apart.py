@@ -13,7 +13,7 @@ import numpy as np
 from bsatnp import metrics
 from bsatnp.likelihoods import Gaussian
 from bsatnp.tasks import Task
-from paper import baselines, machine, record
+from paper import baselines, record
 from paper.evaluation import against_exact, exact_file, exact_scores, rows, summary, test_key
 from paper.experiments import experiment as find
 from paper.protocol import describe
@@ -21,6 +21,9 @@ from paper.runner import RESULTS, RUNS, write
 
 #: Names of methods in the results.
 METHODS = ("gp-known", "gp-fitted", "svgp")
+
+#: What a row says beside its scores.
+SPENT = ("tasks", "fit_seconds", "predict_seconds")
 
 
 def run(
@@ -61,34 +64,33 @@ def run(
     chosen = experiment.preset(preset, data)
     if method == "gp-known" and experiment.exact is None:
         raise ValueError(f"`method` must be fitted where no process is known, as in '{name}', got 'gp-known'.")
-    tests, bounds, spent = {}, {}, []
+    tests, bounds, spent = {}, {}, {}
     for domain, stream in chosen.tests.items():
         facts = {"stream": describe(stream), "sparse": str(sparse) if method == "svgp" else ""}
         file = runs / name / f"{method}-{preset}-{domain}.jsonl"
         one = partial(_batch, method, stream, sparse)
         found = rows(file, facts, batches, lambda numbers, one=one: [one(n) for n in numbers], progress=progress)
         found = [dict(row) for row in found]
-        # tasks, seconds of fitting, seconds of predicting
-        here = np.sum([[row.pop(part) for part in ("tasks", "fit_seconds", "predict_seconds")] for row in found], 0)
-        spent.append(here)
-        tests[domain] = summary(found) | {"seconds": float(here[1:].sum() / here[0])}
+        spent[domain] = {part: sum(row.pop(part) for row in found) for part in SPENT}
+        tasks, fitting, predicting = spent[domain].values()
+        tests[domain] = summary(found) | {"seconds": (fitting + predicting) / tasks}
         if experiment.exact is not None:
             file = exact_file(runs, name, preset, domain)
             bounds[domain] = against_exact(found, exact_scores(experiment.exact, stream, batches, file=file))
-    tasks, fitting, predicting = map(float, np.sum(spent, 0))
+    tasks, fitting, predicting = (sum(here[part] for here in spent.values()) for part in SPENT)
     result = record.record(
         experiment,
         method,
         preset,
         0,
         chosen,
-        parts=[record.made() | {"data": machine.contents(data or experiment.default_data)}],
+        parts=[record.made() | {"data": experiment.contents(data)}],
         steps=sparse.steps if method == "svgp" else 0,
         budget={"batches": batches, "fit_seconds": fitting / tasks, "predict_seconds": predicting / tasks},
         train_seconds=fitting,
         tests=tests,
         exact=bounds,
-        test_seconds={domain: float(here[2]) for domain, here in zip(tests, spent, strict=True)},
+        test_seconds={domain: here["predict_seconds"] for domain, here in spent.items()},
     )
     write(results / name / f"{method}-{preset}-seed0.json", result)
     return json.loads(json.dumps(result))
@@ -106,7 +108,7 @@ def tune(
 
 
 def _batch(method: str, stream: Any, sparse: baselines.Sparse, number: int) -> dict[str, float]:
-    """Those of the tasks of one test batch."""
+    """The sums of `_scores` over one test batch."""
     key = jax.random.fold_in(test_key(), number)
     task, process = stream.draw(number, key=key) if hasattr(stream, "draw") else (stream(number, key=key), None)
     return _scores(method, stream, sparse, task, process, key)
