@@ -98,7 +98,7 @@ def _baseline(options: argparse.Namespace) -> int:
 
     try:
         if options.tune:
-            for settings, found in tune(options.experiment, options.preset, data=options.data):
+            for settings, found in tune(options.experiment, options.method, options.preset, data=options.data):
                 print(f"{settings}: NLL {found['nll']:.3f}, RMSE {found['rmse']:.3f}", flush=True)
             return 0
         result = run(

@@ -97,16 +97,16 @@ def fitted(ctx: Points, tgt: Points, *, noisy: bool, steps: int = 200, learning_
     with jax.enable_x64(new_val=True):
         x, y = map(jnp.asarray, observed(ctx))
         start = time.perf_counter()
-        size, shift = _scale(np.asarray(y)), float(np.mean(y))
+        y, size, shift = _standardised(y)
         first = {
             "scale": jnp.full(x.shape[1], np.log(START)),
             "amplitude": jnp.asarray(0.0),
             "noise": jnp.asarray(np.log(0.1)),
         }
-        best = _climb(first, x, (y - shift) / size, steps, learning_rate)
+        best = _climb(first, x, y, steps, learning_rate)
         jax.block_until_ready(best)
         middle = time.perf_counter()
-        loc, variance = jax.device_get(_posterior(best, x, (y - shift) / size, jnp.asarray(inputs(tgt))))
+        loc, variance = jax.device_get(_posterior(best, x, y, jnp.asarray(inputs(tgt))))
         variance = variance + float(jnp.exp(2 * best["noise"])) * noisy
     return Forecast(loc * size + shift, np.sqrt(variance) * size, middle - start, time.perf_counter() - middle)
 
@@ -154,13 +154,13 @@ def sparse(ctx: Points, tgt: Points, *, noisy: bool, key: Any, settings: Sparse 
     with jax.enable_x64(new_val=True):
         x, y = map(jnp.asarray, observed(ctx))
         start = time.perf_counter()
-        size, shift = _scale(np.asarray(y)), float(np.mean(y))
+        y, size, shift = _standardised(y)
         width, hour = x.shape[1], (ctx.index["x"].shape[-1] - 1 if "x" in ctx.index else None)
         axes = [axis for axis in range(width) if axis != hour]
         kernel: Any = _kernel(axes, settings.length)
         if hour is not None:
             kernel = kernel + _kernel([hour], settings.length)
-        data = gpjax.Dataset(X=x, y=(y[:, None] - shift) / size)
+        data = gpjax.Dataset(X=x, y=y[:, None])
         prior = gpjax.gps.Prior(mean_function=gpjax.mean_functions.Constant(), kernel=kernel)
         model = prior * gpjax.likelihoods.Gaussian(obs_stddev=jnp.asarray(0.1))
         key_choice, key_fit = jax.random.split(key)
@@ -203,6 +203,8 @@ def _sparse_posterior(family, where, noisy):
     return found.mean, jnp.sqrt(found.variance)
 
 
-def _scale(values: np.ndarray) -> float:
-    spread = float(values.std())
-    return spread if spread > 0 else 1.0
+def _standardised(values: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Values of mean 0 and deviation 1, or of one value all 0; the deviation and the mean that they had."""
+    mean, spread = values.mean(), values.std()
+    size = jnp.where(spread > 0, spread, 1.0)
+    return (values - mean) / size, size, mean

@@ -16,7 +16,7 @@ from bsatnp.tasks import Task
 from paper import baselines, record
 from paper.evaluation import against_exact, exact_file, exact_scores, rows, summary, test_key
 from paper.experiments import experiment as find
-from paper.protocol import describe
+from paper.protocol import Experiment, describe
 from paper.runner import RESULTS, RUNS, write
 
 #: Names of methods in the results.
@@ -56,14 +56,8 @@ def run(
         ValueError: no such method; an experiment of classes or of two outputs, or one whose process is not known to
             "gp-known".
     """
-    if method not in METHODS:
-        raise ValueError(f"`method` must be one of {METHODS}, got '{method}'.")
-    experiment = find(name)
-    if name in ("sir", "beijing"):
-        raise ValueError(f"`experiment` must have one continuous output for a process of each task, got '{name}'.")
+    experiment = _experiment(name, method)
     chosen = experiment.preset(preset, data)
-    if method == "gp-known" and experiment.exact is None:
-        raise ValueError(f"`method` must be fitted where no process is known, as in '{name}', got 'gp-known'.")
     tests, bounds, spent = {}, {}, {}
     for domain, stream in chosen.tests.items():
         facts = {"stream": describe(stream), "sparse": str(sparse) if method == "svgp" else ""}
@@ -97,14 +91,33 @@ def run(
 
 
 def tune(
-    name: str, preset: str, *, tasks: int = 4, data: Path | None = None
+    name: str, method: str, preset: str, *, tasks: int = 4, data: Path | None = None
 ) -> Iterator[tuple[baselines.Sparse, dict[str, float]]]:
-    """Scores of "svgp" under three rates and three scales of the start, on some tasks of a validation batch."""
-    stream = find(name).preset(preset, data).validation
+    """Scores of "svgp" under three rates and three scales of the start, on some tasks of a validation batch.
+
+    Raises:
+        ValueError: another method, or what `run` refuses.
+    """
+    experiment = _experiment(name, method)
+    if method != "svgp":
+        raise ValueError(f"`method` must be 'svgp' to be tuned, got '{method}'.")
+    stream = experiment.preset(preset, data).validation
     drawn = jax.tree.map(lambda leaf: leaf[:tasks], stream(0, key=test_key()))
     for rate, length in product((1e-3, 1e-2, 3e-2), (0.5, 1.0, 2.0)):
         settings = baselines.Sparse(learning_rate=rate, length=length)
         yield settings, summary([_scores("svgp", stream, settings, drawn, None, test_key())])
+
+
+def _experiment(name: str, method: str) -> Experiment:
+    """The experiment of a name, if the method can be asked about it."""
+    if method not in METHODS:
+        raise ValueError(f"`method` must be one of {METHODS}, got '{method}'.")
+    experiment = find(name)
+    if name in ("sir", "beijing"):
+        raise ValueError(f"`experiment` must have one continuous output for a process of each task, got '{name}'.")
+    if method == "gp-known" and experiment.exact is None:
+        raise ValueError(f"`method` must be fitted where no process is known, as in '{name}', got 'gp-known'.")
+    return experiment
 
 
 def _batch(method: str, stream: Any, sparse: baselines.Sparse, number: int) -> dict[str, float]:

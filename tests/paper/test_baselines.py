@@ -73,6 +73,6 @@ def test_the_known_process_of_an_experiment_has_no_gap(tmp_path):
 
 def test_the_settings_of_the_sparse_process_are_among_those_that_are_tuned(monkeypatch):
     monkeypatch.setattr(baselines, "sparse", lambda ctx, tgt, **how: baselines.known(KERNEL, ctx, tgt, noise=0.1))
-    found = dict(tune("gneiting", "lite", tasks=1))
+    found = dict(tune("gneiting", "svgp", "lite", tasks=1))
     assert baselines.Sparse() in found and len(found) == 9
     assert all(np.isfinite(scores["nll"]) for scores in found.values())
