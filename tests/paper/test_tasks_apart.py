@@ -1,0 +1,26 @@
+"""What cannot be asked of Gaussian processes of each task; their scores are in `test_baselines.py`."""
+
+import pytest
+
+from paper import __main__ as command
+from paper.tasks_apart import run, tune
+
+REFUSED = [
+    ("gneiting", "gp", r"`method` must be one of \('gp-known', 'gp-fitted', 'svgp'\), got 'gp'"),
+    ("sir", "svgp", "`experiment` must have one continuous output .* got 'sir'"),
+    ("era5-cnw", "gp-known", "`method` must be fitted where no process is known, as in 'era5-cnw'"),
+]
+
+
+@pytest.mark.parametrize(("experiment", "method", "message"), REFUSED)
+def test_what_has_no_process_is_refused(experiment, method, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        run(experiment, method, "lite", batches=1, results=tmp_path, runs=tmp_path)
+    with pytest.raises(ValueError, match=message):
+        next(tune(experiment, method, "lite"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_the_sparse_process_is_tuned(capsys):
+    assert command.main(["baseline", "gneiting", "--method", "gp-fitted", "--tune"]) == 2
+    assert capsys.readouterr().err == "`method` must be 'svgp' to be tuned, got 'gp-fitted'.\n"
