@@ -29,7 +29,7 @@ def rows(
     file: Path,
     facts: dict,
     count: int,
-    row: Callable[[list[int]], Iterable[dict]],
+    make: Callable[[list[int]], Iterable[dict]],
     *,
     progress: Callable,
     chunk: int = CHUNK,
@@ -40,21 +40,16 @@ def rows(
         file: its first line holds `facts`; a file with other facts is replaced.
         facts: what the rows depend on.
         count: how many rows.
-        row: gives the rows of a list of numbers.
+        make: gives the rows of a list of numbers.
         progress: called with (rows there are, count).
         chunk: rows between writings.
     """
     have: list[dict] = []
     if file.exists():
-        lines = file.read_text().splitlines()
-        if lines and _parse(lines[0]) == facts:
-            for line in lines[1:]:
-                parsed = _parse(line)
-                if parsed is None:  # cut by a stop
-                    break
-                have.append(parsed)
+        first, *rest = map(json.loads, file.read_text().splitlines())
+        have = rest if first == facts else []
     while len(have) < count:
-        have += row(list(range(len(have), min(count, len(have) + chunk))))
+        have += make(list(range(len(have), min(count, len(have) + chunk))))
         write_whole(file, "\n".join(json.dumps(line) for line in [facts, *have]) + "\n")
         progress(len(have), count)
     return have[:count]
@@ -68,13 +63,6 @@ def write_whole(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def _parse(line: str) -> dict | None:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return None
-
-
 def digest(path: Path) -> str:
     """A short name for what is in a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
@@ -85,7 +73,7 @@ def scores(
 ) -> list[dict[str, float]]:
     """Sums of all scores over each test batch, with the number of values as "count"."""
 
-    def row(numbers: list[int]) -> list[dict]:
+    def make(numbers: list[int]) -> list[dict]:
         key = test_key()
         waiting = []
         for number in numbers:
@@ -94,7 +82,7 @@ def scores(
         found = jax.device_get(waiting)
         return [{name: float(term) for name, term in one.terms.items()} | {"count": int(one.count)} for one in found]
 
-    return rows(file, {"model": model_digest, "stream": describe(stream)}, batches, row, progress=progress)
+    return rows(file, {"model": model_digest, "stream": describe(stream)}, batches, make, progress=progress)
 
 
 def exact_scores(
@@ -103,10 +91,10 @@ def exact_scores(
     """The mean negative log density of each test batch under its exact posterior, one file for all models."""
     key = test_key()
 
-    def row(numbers: list[int]) -> list[dict]:
+    def make(numbers: list[int]) -> list[dict]:
         return [{"nll": float(np.mean(exact(stream, n, jax.random.fold_in(key, n))))} for n in numbers]
 
-    return rows(file, {"stream": describe(stream)}, batches, row, progress=progress)
+    return rows(file, {"stream": describe(stream)}, batches, make, progress=progress)
 
 
 def exact_file(runs: Path, experiment: str, preset: str, domain: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-ROOT = Path(__file__).resolve().parents[1]
+from paper.folders import ROOT
 
 
 def hardware() -> dict[str, Any]:
@@ -35,7 +35,7 @@ def _cpu() -> str:
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that compute."""
     found = {"python": platform.python_version()}
-    for name in ("bsatnp", "jax", "jaxlib", "equinox", "optax", "numpy"):
+    for name in ("bsatnp", "jax", "jaxlib", "equinox", "optax", "numpy", "gpjax", "tinygp"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

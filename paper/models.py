@@ -1,12 +1,8 @@
 """Named constructors of the models that the paper compares, at its sizes."""
 
-import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
-
-import equinox as eqx
-import jax
 
 from bsatnp.bias import RBFNetwork, Sum
 from bsatnp.groups import SO3, On, Product, TimeShift, Translation
@@ -114,26 +110,6 @@ def on_domain(model: AbstractModel, low: float, high: float) -> AbstractModel:
     return model.with_grid(model.grid.covering((low - 0.5,) * 2, (high + 0.5,) * 2))
 
 
-def orthogonal(make: Make, *, key: Any) -> AbstractModel:
-    """The model that `make` gives, with weights that start orthogonal, as all of the authors' do."""
-
-    def is_linear(part):
-        return isinstance(part, eqx.nn.Linear)
-
-    def drawn(number, layer):
-        *stack, n_out, n_in = layer.weight.shape
-        keys = jax.random.split(jax.random.fold_in(key, number), math.prod(stack))
-        weights = jax.vmap(lambda key: jax.nn.initializers.orthogonal()(key, (n_out, n_in)))(keys)
-        return eqx.tree_at(lambda x: x.weight, layer, weights.reshape(layer.weight.shape))
-
-    parts, structure = jax.tree.flatten(make(key=key), is_leaf=is_linear)
-    parts = [drawn(number, part) if is_linear(part) else part for number, part in enumerate(parts)]
-    return jax.tree.unflatten(structure, parts)
-
-
 def bases(widths: Mapping[str, int], **options: Any) -> dict[str, Make]:
-    """The ablation over the number of bases of space, and over where they start."""
-    counts: dict[str, Make] = {
-        f"bsa-tnp-basis-{n}": partial(bsa_tnp, widths, basis={"s": n}, **options) for n in (1, 3, 10)
-    }
-    return counts | {"bsa-tnp-equal-start": partial(bsa_tnp, widths, lengths={"s": EQUAL}, **options)}
+    """The ablation over the number of bases, of space and time alike."""
+    return {f"bsa-tnp-basis-{n}": partial(bsa_tnp, widths, basis={"s": n, "t": n}, **options) for n in (1, 3, 10)}

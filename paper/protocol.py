@@ -1,7 +1,6 @@
 """What an experiment is: models, streams of tasks, budgets."""
 
 import dataclasses
-import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,12 +29,6 @@ def describe(stream: Any) -> str:
     values = {field.name: getattr(stream, field.name) for field in fields}
     plain = {name: value for name, value in values.items() if isinstance(value, int | float | str | tuple | None)}
     return f"{type(stream).__name__}({', '.join(f'{name}={value}' for name, value in plain.items())})"
-
-
-@functools.cache
-def _optimizer(steps: int, peak: float, end: float, warmup: int) -> optax.GradientTransformation:
-    """One object for the same numbers, so that a second run in a process compiles nothing."""
-    return optimizer(steps, peak=peak, end=end, warmup=warmup)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +67,7 @@ class Preset:
 
     def optimizer(self) -> optax.GradientTransformation:
         """The paper's AdamW, weight decay and clipping, under this learning rate."""
-        return _optimizer(self.steps, self.peak, self.end, self.warmup)
+        return optimizer(self.steps, peak=self.peak, end=self.end, warmup=self.warmup)
 
     def smoke(self) -> "Preset":
         """A few steps of the same."""
@@ -128,7 +121,6 @@ class Experiment:
         exact: negative log densities of the targets `(task, tgt)` under the exact posterior of batch number n of a test
             stream, as `exact(stream, n, key)`; None where no such thing is known.
         adapt: gives the model for a test stream, as `adapt(model, stream)`; ConvCNP needs another grid elsewhere.
-        needs_data: whether there is real data to read.
         default_data: what is read where the caller names nothing.
         models_for: gives the models for a preset, where they depend on its data; all presets share names and sizes.
     """
@@ -139,7 +131,6 @@ class Experiment:
     presets: Mapping[str, Callable[[Path | None], Preset]]
     exact: Callable[[Any, int, Any], Any] | None = None
     adapt: Callable[[AbstractModel, Any], AbstractModel] = lambda model, stream: model
-    needs_data: bool = False
     default_data: Path | None = None
     models_for: Callable[[Preset], Mapping[str, Make]] | None = None
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import jax
 
 from bsatnp import checkpoint, pretrained
-from bsatnp.groups import factors
 from bsatnp.pretrained import Card
 from paper.evaluation import digest
 from paper.experiments import experiment as find
@@ -57,7 +56,7 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
         folder,
         title=result["title"],
         task=result["streams"]["train"],
-        index={name: int(value.shape[-1]) for name, value in example.index.items() if name in _seen(model)},
+        index={name: int(value.shape[-1]) for name, value in model.seen(example).index.items()},
         out=int(model.head.out),
         units=UNITS[job.experiment],
         budget={
@@ -71,8 +70,3 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
         scores=scores,
         source={"command": f"`{command}`", "commit": result["commits"][-1]},
     )
-
-
-def _seen(model) -> set[str]:
-    """Components that a model looks at."""
-    return set(model.embedded) | {factor.component for group in model.groups for factor in factors(group)}

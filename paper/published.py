@@ -1,6 +1,6 @@
 """The paper's own numbers, in `published.csv` as its extended tables give them: mean ± standard error over five seeds.
 
-Those of "svgp" and "bsa-tnp-160-tasks" are mean ± standard deviation over 160 tasks.
+Those of "svgp" and "bsa-tnp-160-tasks" are mean ± standard deviation over five seeds of 32 tasks each.
 
 `minutes` are its wall time on one RTX 4090: of training for the training domain, of the test for the others; `seconds`
 are those of one sample, and of one task's fit for the sparse process. "bsa-tnp-160-tasks" is the row beside that one.
@@ -32,9 +32,3 @@ def numbers() -> Numbers:
             key = row.pop("experiment"), row.pop("domain")
             found.setdefault(key, {})[row.pop("model")] = {name: value for name, value in row.items() if value}
     return found
-
-
-def value(experiment: str, domain: str, model: str, column: str = "nll") -> float | None:
-    """The mean of one number, or None where the paper has none."""
-    text = numbers().get((experiment, domain), {}).get(model, {}).get(column)
-    return None if text is None else float(text.split("±")[0])

@@ -14,13 +14,11 @@ import jax
 from bsatnp import checkpoint
 from bsatnp.models.base import count_parameters
 from bsatnp.train import fit
-from paper import machine, record
+from paper import record
 from paper.evaluation import against_exact, digest, exact_file, exact_scores, scores, summary, write_whole
 from paper.experiments import experiment as find
+from paper.folders import RESULTS, RUNS
 from paper.protocol import SMOKE, Experiment, Preset
-
-RESULTS = machine.ROOT / "paper" / "results"
-RUNS = machine.ROOT / "runs"
 
 
 @dataclasses.dataclass(frozen=True)

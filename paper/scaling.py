@@ -1,10 +1,12 @@
 """SIR on lattices of up to 1,024 × 1,024 cells by a model that was trained on a small one, one sample at a time."""
 
 import dataclasses
+import json
 import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -45,7 +47,7 @@ def run(
 ) -> dict[str, Any]:
     """Score and time a trained model on each lattice, and write one JSON beside those of the experiments.
 
-    Lattices that earlier calls did on the same hardware are kept.
+    Lattices that earlier calls did with the same model on the same hardware are kept.
 
     Args:
         job: of the experiment "sir", trained.
@@ -55,6 +57,7 @@ def run(
 
     Raises:
         FileNotFoundError: the job is not trained.
+        ValueError: an earlier lattice that is not asked for was done with other weights or hardware.
     """
     if not job.trained.exists():
         raise FileNotFoundError(
@@ -62,13 +65,13 @@ def run(
             f"--preset {job.preset} --seed {job.seed}`."
         )
     experiment, model, name = find("sir"), checkpoint.load(job.trained), digest(job.trained)
-    sides = {int(file.stem.rpartition("x")[2]): 0 for file in job.folder.glob("scaling-*.jsonl")}
-    sides |= dict.fromkeys(cells, samples)
-    streams = {f"{side}x{side}": tasks(side) for side in sorted(sides)}
+    facts = {"model": name, "hardware": machine.hardware()}
+    sides = dict(sorted((_earlier(job, facts, cells) | dict.fromkeys(cells, samples)).items()))
+    streams = {f"{side}x{side}": tasks(side) for side in sides}
     tests, seconds = {}, {}
-    for domain, stream in streams.items():
+    for (domain, stream), count in zip(streams.items(), sides.values(), strict=True):
         fitting = experiment.adapt(model, stream)
-        file = job.folder / f"scaling-{domain}.jsonl"
+        file = _file(job, domain)
 
         def each(numbers, fitting=fitting, stream=stream, domain=domain):
             for number in numbers:
@@ -76,9 +79,8 @@ def run(
                 progress(f"{domain}, sample {number + 1}: {row['seconds']:.2f} s")
                 yield row
 
-        there = len(file.read_text().splitlines()) - 1 if file.exists() else 0
-        facts = {"model": name, "stream": describe(stream), "hardware": machine.hardware()}
-        found = rows(file, facts, sides[stream.cells] or there, each, progress=lambda done, count: None, chunk=1)
+        all_facts = facts | {"stream": describe(stream)}
+        found = rows(file, all_facts, count, each, progress=lambda done, count: None, chunk=1)
         extra = {"seconds": [], "peak_mib": [], "ctx": []}
         for row in (found := [dict(row) for row in found]):
             for field in extra:
@@ -91,10 +93,30 @@ def run(
         seconds[domain] = float(sum(extra["seconds"]))
     preset = dataclasses.replace(experiment.preset(job.preset), tests=streams, published={d: d for d in streams})
     experiment = dataclasses.replace(experiment, name="sir-scaling", title="SIR on larger lattices")
-    found = facts_of(job, preset) | {"tests": tests, "test_seconds": seconds, "history": []}
+    found = facts_of(job, preset) | {"tests": tests, "test_seconds": seconds}
     result = record.record(experiment, job.model, job.preset, job.seed, preset, **found)
     write((job.folder if SMOKE else job.results / "sir-scaling") / f"{job.name}.json", result)
     return result
+
+
+def _file(job: Job, domain: str) -> Path:
+    return job.folder / f"scaling-{domain}.jsonl"
+
+
+def _earlier(job: Job, facts: dict[str, Any], cells: Sequence[int]) -> dict[int, int]:
+    """Cells along each axis of the lattices that are there and not among `cells`, and how many samples each has."""
+    found = {}
+    for file in sorted(job.folder.glob(_file(job, "*").name)):
+        side = int(file.stem.rpartition("x")[2])
+        first, *samples = map(json.loads, file.read_text().splitlines())
+        if side in cells:
+            continue
+        if any(first[name] != fact for name, fact in facts.items()):
+            raise ValueError(
+                f"`cells` must include {side}, which was done with other weights or hardware; or remove {file}."
+            )
+        found[side] = len(samples)
+    return found
 
 
 def sample(model: Any, stream: SIRTasks, number: int) -> dict[str, float]:

@@ -1,6 +1,5 @@
 """Test a method that is fitted to each task apart, on the first test batches of an experiment."""
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
@@ -16,8 +15,9 @@ from bsatnp.tasks import Task
 from paper import baselines, record
 from paper.evaluation import against_exact, exact_file, exact_scores, rows, summary, test_key
 from paper.experiments import experiment as find
-from paper.protocol import Experiment, describe
-from paper.runner import RESULTS, RUNS, write
+from paper.folders import RESULTS, RUNS
+from paper.protocol import SMOKE, Experiment, describe
+from paper.runner import write
 
 #: Names of methods in the results.
 METHODS = ("gp-known", "gp-fitted", "svgp")
@@ -58,12 +58,13 @@ def run(
     """
     experiment = _experiment(name, method)
     chosen = experiment.preset(preset, data)
+    row, made = f"{method}-{preset}", record.made()
     tests, bounds, spent = {}, {}, {}
     for domain, stream in chosen.tests.items():
-        facts = {"stream": describe(stream), "sparse": str(sparse) if method == "svgp" else ""}
-        file = runs / name / f"{method}-{preset}-{domain}.jsonl"
+        facts = {"stream": describe(stream), "sparse": str(sparse) if method == "svgp" else "", "made": made}
+        file = runs / name / f"{row}-{domain}{'-smoke' if SMOKE else ''}.jsonl"
         one = partial(_batch, method, stream, sparse)
-        found = rows(file, facts, batches, lambda numbers, one=one: [one(n) for n in numbers], progress=progress)
+        found = rows(file, facts, batches, partial(map, one), progress=progress, chunk=1)
         found = [dict(row) for row in found]
         spent[domain] = {part: sum(row.pop(part) for row in found) for part in SPENT}
         tasks, fitting, predicting = spent[domain].values()
@@ -78,7 +79,7 @@ def run(
         preset,
         0,
         chosen,
-        parts=[record.made() | {"data": experiment.contents(data)}],
+        parts=[made | {"data": experiment.contents(data)}],
         steps=sparse.steps if method == "svgp" else 0,
         budget={"batches": batches, "fit_seconds": fitting / tasks, "predict_seconds": predicting / tasks},
         train_seconds=fitting,
@@ -86,8 +87,8 @@ def run(
         exact=bounds,
         test_seconds={domain: here["predict_seconds"] for domain, here in spent.items()},
     )
-    write(results / name / f"{method}-{preset}-seed0.json", result)
-    return json.loads(json.dumps(result))
+    write(runs / name / f"{row}-seed0-smoke.json" if SMOKE else results / name / f"{row}-seed0.json", result)
+    return result
 
 
 def tune(

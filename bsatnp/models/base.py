@@ -54,7 +54,8 @@ class AbstractModel(eqx.Module):
         """`condition` with what it keeps spread over the devices along an axis of a mesh.
 
         Raises:
-            ValueError: the model does not keep its context point by point, so that there is nothing to spread.
+            ValueError: the model does not keep its context point by point, so that there is nothing to spread; context
+                points that the devices cannot share evenly.
         """
         raise ValueError(
             f"`mesh` must have no axis {axis!r} for {type(self).__name__}, which keeps nothing that grows with the "

@@ -100,7 +100,16 @@ class AbstractContextTransformer(AbstractTransformer):
         return ConditionedTransformer(self, self.remember(ctx))
 
     def condition_over(self, ctx: Points, mesh: jax.sharding.Mesh, axis: str) -> "ConditionedTransformer":
-        """`condition` with the keys and values spread over the devices along an axis of a mesh."""
+        """`condition` with the keys and values spread over the devices along an axis of a mesh.
+
+        Raises:
+            ValueError: context points that the devices cannot share evenly.
+        """
+        if len(ctx) % mesh.shape[axis]:
+            raise ValueError(
+                f"`ctx` must have a multiple of {mesh.shape[axis]} points for the devices along '{axis}', got "
+                f"{len(ctx)}; add masked ones with `Points.pad`."
+            )
         arrays, static = eqx.partition((self, ctx), eqx.is_array)
 
         def local(arrays):

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paper import machine
+from paper.folders import PAPER
 from paper.markdown import commit, hardware, markdown
 
-FOLDER = machine.ROOT / "paper" / "benchmarks"
+FOLDER = PAPER / "benchmarks"
 
 #: What this package's own attention is called in the files.
 OURS = "scan"

@@ -4,7 +4,7 @@ Each peer runs in a process of its own, in an environment that is made under `ru
 are compiled first, then timed in turns, so that whatever else the machine does falls on all of them; of two calls in a
 row the second counts, as one step of a training follows another. All of them keep the memory that they have freed:
 whether glibc gives it back and has it cleared anew in each call is chance, and can be a third of the time. Writes
-`paper/benchmarks/<device>.json` and `.md`. Let nothing else run meanwhile.
+`paper/benchmarks/<device>.json`, which `python -m paper report` makes a table of. Let nothing else run meanwhile.
 """
 
 import argparse
@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from paper import machine
-from paper.benchmarks import FOLDER, Bench, tables
+from paper.benchmarks import FOLDER
 from paper.benchmarks.rows import PEERS, REQUIREMENTS, WORKS, rows
+from paper.folders import ROOT, RUNS
 
-ENVIRONMENTS = machine.ROOT / "runs" / "benchmarks"
+ENVIRONMENTS = RUNS / "benchmarks"
 
 #: With these glibc gives no memory back to the system.
 KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40), "MALLOC_TOP_PAD_": str(2**28)}
@@ -34,7 +35,7 @@ class Worker:
         script = Path(__file__).parent / f"worker_{name}.py"
         self._process = subprocess.Popen(
             [str(python), str(script)],
-            cwd=machine.ROOT,
+            cwd=ROOT,
             env=os.environ | KEEP,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,8 +97,11 @@ def measure(workers: dict[str, Worker], rounds: int, works: tuple[str, ...]) -> 
                             turns.append((worker, key, record))
             for _ in range(rounds):
                 for worker, key, record in turns:
-                    record["times"].append(worker.ask(do="time", name=key)["ms"])
+                    answer = worker.ask(do="time", name=key)
+                    record.update(answer if "failed" in answer else {"times": [*record["times"], answer["ms"]]})
             for _, _, record in turns:
+                if "failed" in record:
+                    continue
                 record["ms"] = statistics.median(record["times"])
                 print(f"{record['work']:32s} {kind:14s} {record['peer']:32s} {record['ms']:9.1f} ms", flush=True)
     return found
@@ -124,8 +128,7 @@ def main(words: list[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{made['hardware']['platform']}.json"
     path.write_text(json.dumps(made, indent=1) + "\n")
-    path.with_suffix(".md").write_text("\n".join(tables([Bench(path.stem, found, made)])) + "\n")
-    print(path, path.with_suffix(".md"))
+    print(path)
     return 0
 
 

@@ -53,8 +53,7 @@ class Trained:
 def trained(runs: Path, name: str, models: Sequence[str]) -> list[Trained]:
     """Of each of the models of an experiment the one with the larger budget and the smallest seed, where there is one.
 
-    All have one budget: the larger of those that all models of a table have and any of them was trained under, so that
-    they are compared fairly.
+    All are of the full budget if any of them has it, else of the lite one, so that they are compared fairly.
     """
     experiment = find(name)
     found: dict[str, dict[str, Trained]] = {}
@@ -78,10 +77,10 @@ def origins(models: Sequence[Trained]) -> str:
 class Missing(Exception):
     """No model to draw; says which command trains one."""
 
-    def __init__(self, name: str, models: Sequence[str], more: str = ""):
+    def __init__(self, name: str, models: Sequence[str]):
         super().__init__(
             f"no trained model among {', '.join(models)}: `python -m paper run {name} --model {models[0]} "
-            f"--preset lite{more}` trains one"
+            "--preset lite` trains one"
         )
 
 

@@ -12,7 +12,6 @@ MODULES = {
     "sir": "sir",
     "gneiting": "gneiting",
     "beijing": "beijing",
-    "era5": "era5",
     "era5-cnw": "era5:CNW",
     "era5-cwn": "era5:CWN",
 }

@@ -11,7 +11,7 @@ import numpy as np
 from bsatnp.bias import Linear, Window
 from bsatnp.simulate import GPTasks, posterior
 from bsatnp.tasks import Task, batch
-from paper.models import bases, bsa_tnp, conv_cnp, on_domain, others
+from paper.models import EQUAL, bases, bsa_tnp, conv_cnp, on_domain, others
 from paper.protocol import Experiment, Preset, full_budget, lite_budget
 
 WIDTHS = {"s": 2}
@@ -112,11 +112,15 @@ def adapt(model, stream):
 
 
 def models(half_width: float):
-    """The models of the paper's table; ours also with scores that go on to fall, or end, where those of bases are 0."""
+    """The models of the paper's table; ours also with scores that go on to fall, or end, where those of bases are 0.
+
+    And with bases that all start as the authors' do.
+    """
     ours = {
         "bsa-tnp": partial(bsa_tnp, WIDTHS),
         "bsa-tnp-linear": partial(bsa_tnp, WIDTHS, also=partial(Linear, heads=4, length=0.1)),
         "bsa-tnp-window": partial(bsa_tnp, WIDTHS, also=partial(Window, width=0.75)),
+        "bsa-tnp-equal-start": partial(bsa_tnp, WIDTHS, lengths={"s": EQUAL}),
     }
     return ours | {"convcnp": partial(conv_cnp, half_width)} | others(WIDTHS) | bases(WIDTHS)
 

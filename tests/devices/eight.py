@@ -109,6 +109,7 @@ def found():
             "kind": refused(lambda: predict(model, few, few, mesh=DEVICES)),  # pyright: ignore
             "tasks": refused(lambda: fit(model, stream, steps=1, key=jax.random.key(0), mesh=mesh(batch=3))),
             "fixed": refused(lambda: predict(every["ConvCNP"], few, few, mesh=ctx)),
+            "uneven": refused(lambda: model.condition_over(few, ctx, "ctx")),
         },
     )
 

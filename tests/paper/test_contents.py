@@ -9,7 +9,7 @@ from paper import contents, published
 from paper.__main__ import _parser
 from paper.drawing import style
 from paper.experiments import experiment
-from paper.machine import ROOT
+from paper.folders import ROOT
 from paper.report import load
 
 PAPER = ROOT / "paper"

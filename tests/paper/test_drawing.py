@@ -63,7 +63,7 @@ def test_every_map_is_drawn_from_the_models_that_are_there(tmp_path, monkeypatch
     names = ["gp", "gp-multiscale", "sphere", "sir"]
     expected = ["gp-original", "gp-multiscale", "sphere", "sir-bsa-tnp"]
     if era5.SAMPLE.exists():
-        leave(runs, "era5", "bsa-tnp", embed={"x": Identity(2)})
+        leave(runs, "era5-cwn", "bsa-tnp", embed={"x": Identity(2)})
         names, expected = [*names, "era5"], [*expected, "era5-bsa-tnp"]
     found = everything.draw(runs, [], out, only=names)
     paths = [path for made in found.values() if not isinstance(made, str) for path in made]
@@ -77,7 +77,7 @@ def test_every_map_is_drawn_from_the_models_that_are_there(tmp_path, monkeypatch
 def test_what_is_missing_is_said(tmp_path, capsys):
     assert main(["figures", "--runs", str(tmp_path), "--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
-    assert "gp: no trained model among bsa-tnp, tnp-d" in said and "run era5 --model bsa-tnp" in said
+    assert "gp: no trained model among bsa-tnp, tnp-d" in said and "run era5-cwn --model bsa-tnp" in said
     assert main(["figures", "--only", "clouds"]) == 2
     assert "`only` must name some of" in capsys.readouterr().err
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from bsatnp.attention import scan_attention
 from paper.flops import cost, count
 
 
@@ -35,3 +36,19 @@ def test_cost_is_of_the_compiled_function():
     found = cost(jnp.matmul, jnp.ones((64, 32)), jnp.ones((32, 16)), calls=2)
     assert found.counted == 2 * 64 * 32 * 16 and found.xla >= found.counted * 0.9
     assert found.seconds is not None and found.seconds > 0 and found.temporary >= 0
+
+
+def test_a_loop_of_unknown_length_is_refused():
+    with pytest.raises(ValueError, match="must have loops of known length"):
+        counted(lambda x: jax.lax.while_loop(lambda x: x.sum() < 3, lambda x: x + 1, x), (3,))
+
+
+def test_tiles_of_padding_count_like_others():
+    """Attention leaves tiles of hidden keys out when it runs; a count of the program cannot know how many."""
+
+    def attended(q, k, mask):
+        return scan_attention(q, k, k, mask=mask, tile=(64, 16))
+
+    q, k, mask = jnp.ones((1, 64, 8)), jnp.ones((1, 64, 8)), jnp.arange(64) < 20
+    products = 2 * (2 * 64 * 64 * 8)  # scores, and their sums of values
+    assert products < cost(attended, q, k, mask).counted < 2 * products

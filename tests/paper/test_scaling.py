@@ -48,6 +48,16 @@ def test_scores_times_and_memory_are_written(tmp_path, monkeypatch, capsys):
         assert main(["scaling", "--model", "bsa-tnp", "--cells", "8", "--samples", samples, *folders]) == 0
     said = capsys.readouterr().out
     assert said.count("8x8, sample 1") == 1 and "8x8, sample 2" in said  # what is there is kept
+    lines = scaling._file(job, "8x8").read_text().splitlines()
+    scaling._file(job, "16x16").write_text("\n".join(lines[:2]) + "\n")
+    assert main(["scaling", "--model", "bsa-tnp", "--cells", "8", "--samples", "2", *folders]) == 0
+    assert load(job.results)[0]["tests"]["16x16"]["batches"] == 1  # kept, though nobody asked
+    elsewhere = json.loads(lines[0]) | {"hardware": {"cpu": "another"}}
+    scaling._file(job, "16x16").write_text("\n".join([json.dumps(elsewhere), lines[1]]) + "\n")
+    assert main(["scaling", "--model", "bsa-tnp", "--cells", "8", "--samples", "2", *folders]) == 2
+    assert "`cells` must include 16, which was done with other weights or hardware" in capsys.readouterr().err
+    scaling._file(job, "16x16").unlink()
+    assert main(["scaling", "--model", "bsa-tnp", "--cells", "8", "--samples", "2", *folders]) == 0
     (result,) = load(job.results)
     found = result["tests"]["8x8"]
     assert result["experiment"] == "sir-scaling" and list(result["tests"]) == ["8x8"] and result["steps"] == 7
