@@ -9,7 +9,7 @@ import numpy as np
 
 from bsatnp import devices, tasks
 from bsatnp._types import Array, Index, Key, typed, whole
-from bsatnp.likelihoods.base import wide
+from bsatnp.likelihoods.base import wide_on_device
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Points, Task
 
@@ -74,11 +74,11 @@ def joint_samples(
     model.check_task(ctx, tgt)
     n, out = len(tgt), ctx.f.shape[-1]
     if not n:
-        return np.zeros((samples, 0, out), wide(np.zeros(0, np.asarray(ctx.f).dtype)).dtype)
+        return np.zeros((samples, 0, out), wide_on_device(np.zeros(0, np.asarray(ctx.f).dtype)).dtype)
     size = tasks.bucket(n, _SIZES)
     task = Task(model.seen(ctx).pad(tasks.bucket(len(ctx), _SIZES)), model.seen(tgt).pad(size + -size % together))
     task, _ = tasks.centre(task, sorted(model.shift_invariant))
-    known = Points(task.ctx.index, wide(task.ctx.f), mask=task.ctx.mask, observed=task.ctx.observed)
+    known = Points(task.ctx.index, wide_on_device(task.ctx.f), mask=task.ctx.mask, observed=task.ctx.observed)
     steps = np.asarray(-(-int(np.asarray(tgt.mask).sum()) // together))
     drawn = []
     for first in range(0, samples, chunk):
@@ -130,7 +130,7 @@ def _joined(ctx: Any, tgt: Any) -> jax.Array:
     """The rows of a component, context first, in one type."""
     ctx, tgt = jnp.asarray(ctx), jnp.asarray(tgt)
     if ctx.dtype != tgt.dtype:
-        ctx, tgt = wide(ctx), wide(tgt)
+        ctx, tgt = wide_on_device(ctx), wide_on_device(tgt)
         kind = max(ctx.dtype, tgt.dtype, key=lambda dtype: dtype.itemsize)
         ctx, tgt = ctx.astype(kind), tgt.astype(kind)
     return jnp.concatenate([ctx, tgt])

@@ -315,7 +315,7 @@ def download(
     client: Any = None,
     progress: Callable[[Path], None] | None = None,
 ) -> list[Path]:
-    """Fetch the months that `folder` lacks, one file each; `load(folder)` then reads them. By default the paper's year.
+    """Fetch the months that `folder` lacks, one file each; `load(folder)` then reads them.
 
     It needs the package `cdsapi` and a key of yours, see https://cds.climate.copernicus.eu/how-to-api.
 

@@ -38,6 +38,9 @@ class MLP(eqx.Module):
         sizes: widths of the layers.
         activation: between the layers.
         key: draws the weights.
+
+    Raises:
+        ValueError: no layer, or a width below 1.
     """
 
     layers: tuple[eqx.nn.Linear, ...]

@@ -1,5 +1,6 @@
 """Convolutions on a grid, with normalisation by the statistics of a batch."""
 
+import math
 from typing import ClassVar
 
 import equinox as eqx
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jaxtyping import Array, Float
+from scipy.fft import next_fast_len
 
 from bsatnp._types import Key, wide
 from bsatnp.layers.basic import linears
@@ -50,6 +52,9 @@ class BatchNorm(eqx.Module):
         dim: number of channels.
         momentum: what the running statistics keep of themselves at each step.
         epsilon: added to variances.
+
+    Raises:
+        ValueError: a momentum below 0, or not below 1.
     """
 
     scale: Float[Array, "*stack dim"]
@@ -108,6 +113,9 @@ class DepthwiseConvolution(eqx.Module):
         dim: number of channels.
         kernel: odd widths of the kernel, one for each axis of the grid.
         key: draws the weights.
+
+    Raises:
+        ValueError: no width, or one that is even or below 1.
     """
 
     weight: Float[Array, "*kernel dim"]
@@ -116,10 +124,7 @@ class DepthwiseConvolution(eqx.Module):
     def __init__(self, dim: int, kernel: tuple[int, ...], *, key: Key):
         if not kernel or any(width < 1 or width % 2 == 0 for width in kernel):
             raise ValueError(f"`kernel` must be odd widths of at least 1, got {kernel}.")
-        cells = 1
-        for width in kernel:
-            cells *= width
-        self.weight = jax.random.normal(key, (*kernel, dim)) / jnp.sqrt(float(cells))
+        self.weight = jax.random.normal(key, (*kernel, dim)) / math.sqrt(math.prod(kernel))
         self.bias = jnp.zeros(dim)
 
     def __call__(self, x: Float[Array, "*grid dim"]) -> Float[Array, "*grid dim"]:
@@ -147,7 +152,7 @@ def by_fourier(x: Float[Array, "*grid dim"], weight: Float[Array, "*kernel dim"]
     """The same, as a product of Fourier transforms; what wraps around falls beyond the edges."""
     axes = tuple(range(x.ndim - 1))
     half = [width // 2 for width in weight.shape[:-1]]
-    sizes = [_smooth(size + reach) for size, reach in zip(x.shape[:-1], half, strict=True)]
+    sizes = [next_fast_len(size + reach) for size, reach in zip(x.shape[:-1], half, strict=True)]
     flipped = jnp.flip(wide(weight), axes)
     product = jnp.fft.rfftn(wide(x), sizes, axes) * jnp.fft.rfftn(flipped, sizes, axes)
     inside = tuple(slice(reach, reach + size) for size, reach in zip(x.shape[:-1], half, strict=True))
@@ -166,6 +171,9 @@ class ResidualBlock(eqx.Module):
         kernel: odd widths of the kernels, one for each axis of the grid.
         momentum: of the running statistics.
         key: draws the weights.
+
+    Raises:
+        ValueError: see `BatchNorm` and `DepthwiseConvolution`.
 
     **Reference.** The paper's appendix on model parameterisations.
     """
@@ -208,15 +216,3 @@ def pointwise(layer: eqx.nn.Linear, x: Float[Array, "*grid n_in"]) -> Float[Arra
 
 def _minus(x, mean):
     return x - mean[(None,) * (x.ndim - 1)]
-
-
-def _smooth(size: int) -> int:
-    """The next size without prime factors above 7, which transforms quickly."""
-    while True:
-        rest = size
-        for prime in (2, 3, 5, 7):
-            while rest % prime == 0:
-                rest //= prime
-        if rest == 1:
-            return size
-        size += 1

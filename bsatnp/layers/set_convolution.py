@@ -78,7 +78,7 @@ class Grid(eqx.Module):
         Where two such grids overlap their points are the same; they differ in where the edges are.
 
         Raises:
-            ValueError: as many bounds as axes, and each upper one above the lower one, is what it takes.
+            ValueError: bounds that are not one pair for each axis, the lower below the upper.
         """
         _check_bounds(lower, upper, self.dim)
         first = [math.floor((a - b) / h + 1e-6) for a, b, h in zip(lower, self.lower, self.spacing, strict=True)]
@@ -127,6 +127,9 @@ class SetConvolution(eqx.Module):
         length: where every ℓ starts.
         density: the density to expect, by which the weights of its channel are divided at the start.
         key: draws the weights.
+
+    Raises:
+        ValueError: a length that is not positive.
 
     **Reference.** The paper's appendix on model parameterisations.
     """

@@ -143,7 +143,7 @@ def on_device(x: Array) -> jax.Array:
     return jnp.asarray(x)
 
 
-def wide(x: Array) -> jax.Array:
+def wide_on_device(x: Array) -> jax.Array:
     """A device array in float32 or wider, whatever the type of `x`."""
     x = on_device(x)
     return x.astype(widened(x.dtype))

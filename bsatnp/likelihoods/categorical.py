@@ -15,7 +15,7 @@ from bsatnp.likelihoods.base import (
     check_raw,
     concrete_values,
     on_device,
-    wide,
+    wide_on_device,
 )
 
 
@@ -41,7 +41,7 @@ class Categorical(AbstractLikelihood):
     @property
     def probs(self) -> Float[Array, "*batch tgt 1 class"]:
         """The probability of every label."""
-        return jax.nn.softmax(wide(self.logits), axis=-1)
+        return jax.nn.softmax(wide_on_device(self.logits), axis=-1)
 
     @property
     def mode(self) -> Int[Array, "*batch tgt 1"]:
@@ -50,14 +50,14 @@ class Categorical(AbstractLikelihood):
 
     def log_prob(self, f: Num[Array, "*batch tgt 1"]) -> Float[Array, "*batch tgt 1"]:
         """The log probability of the labels `f`; −inf for what is no label."""
-        logits = wide(self.logits)
+        logits = wide_on_device(self.logits)
         label, valid = _labels(f, logits)
         picked = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=-1), label[..., None], axis=-1)[..., 0]
         return jnp.where(valid, picked, -jnp.inf)
 
     def sample(self, *, key: Key) -> Int[Array, "*batch tgt 1"]:
         """One label for every target."""
-        return jax.random.categorical(key, wide(self.logits), axis=-1)
+        return jax.random.categorical(key, wide_on_device(self.logits), axis=-1)
 
     @property
     def mean(self) -> NoReturn:
@@ -123,7 +123,7 @@ class CategoricalHead(AbstractHead):
     def __call__(self, raw: Float[Array, "*batch tgt {self.raw}"]) -> Categorical:
         """Take `raw` as logits."""
         check_raw(raw, self.raw)
-        return Categorical(wide(raw)[..., None, :])
+        return Categorical(wide_on_device(raw)[..., None, :])
 
     def check(self, f: Array) -> None:
         """Raise ValueError for what is no label, or more than one output."""

@@ -22,7 +22,7 @@ from bsatnp.likelihoods.base import (
     concrete_values,
     probability_like,
     values_like,
-    wide,
+    wide_on_device,
 )
 
 #: Where the link turns from an exponential into the straight line that touches it, so that nothing overflows.
@@ -37,33 +37,33 @@ class Poisson(AbstractLikelihood):
     @property
     def mean(self) -> Float[Array, "*batch tgt out"]:
         """The predictive mean."""
-        return wide(self.rate)
+        return wide_on_device(self.rate)
 
     @property
     def variance(self) -> Float[Array, "*batch tgt out"]:
         """The predictive variance."""
-        return wide(self.rate)
+        return wide_on_device(self.rate)
 
     @property
     def std(self) -> Float[Array, "*batch tgt out"]:
         """The predictive standard deviation."""
-        return jnp.sqrt(wide(self.rate))
+        return jnp.sqrt(wide_on_device(self.rate))
 
     def log_prob(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The log probability of the counts `f`; −inf for what is no count."""
-        rate = wide(self.rate)
+        rate = wide_on_device(self.rate)
         count, valid = _counts(f, rate)
         return jnp.where(valid, _counting.poisson_log_prob(count, rate), -jnp.inf)
 
     def cdf(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The probability of a value no larger than `f`."""
-        rate = wide(self.rate)
+        rate = wide_on_device(self.rate)
         return _counting.poisson_cdf(values_like(f, rate), rate)
 
     def quantile(self, p: float) -> Float[Array, "*batch tgt out"]:
         """The smallest value whose `cdf` reaches `p`."""
         check_probability("p", p)
-        rate = stop_gradient(wide(self.rate))
+        rate = stop_gradient(wide_on_device(self.rate))
         return _counting.poisson_quantile(probability_like(p, rate), rate)
 
     def covers(self, f: Num[Array, "*batch tgt out"], level: float) -> Bool[Array, "*batch tgt out"]:
@@ -72,11 +72,11 @@ class Poisson(AbstractLikelihood):
 
     def sample(self, *, key: Key) -> Float[Array, "*batch tgt out"]:
         """One draw for every target and output."""
-        return _counting.draw_poisson(key, wide(self.rate))
+        return _counting.draw_poisson(key, wide_on_device(self.rate))
 
     def crps(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The continuous ranked probability score of `f`; NaN for what is no count."""
-        rate = wide(self.rate)
+        rate = wide_on_device(self.rate)
         count, valid = _counts(f, rate)
         away = (count - rate) * (2 * self.cdf(count) - 1)
         away = away + 2 * rate * jnp.exp(_counting.poisson_log_prob(count, rate))
@@ -111,7 +111,7 @@ class NegativeBinomial(AbstractLikelihood):
 
     @property
     def _wide(self) -> tuple[jax.Array, jax.Array]:
-        return wide(self.mean), wide(self.dispersion)
+        return wide_on_device(self.mean), wide_on_device(self.dispersion)
 
     def log_prob(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The log probability of the counts `f`; −inf for what is no count."""
@@ -180,12 +180,12 @@ class PoissonHead(AbstractHead):
 
     def encode(self, f: Num[Array, "*batch point out"]) -> Float[Array, "*batch point {self.features}"]:
         """The log of 1 + f, whatever the size of the counts."""
-        return jnp.log1p(wide(f))
+        return jnp.log1p(wide_on_device(f))
 
     def __call__(self, raw: Float[Array, "*batch tgt {self.raw}"]) -> Poisson:
         """Turn `raw`, which may be any number, into positive parameters."""
         check_raw(raw, self.raw)
-        return Poisson(_positive(wide(raw), self.floor))
+        return Poisson(_positive(wide_on_device(raw), self.floor))
 
     def check(self, f: Array) -> None:
         """Raise ValueError for what is no count, or another number of outputs."""
@@ -223,12 +223,12 @@ class NegativeBinomialHead(AbstractHead):
 
     def encode(self, f: Num[Array, "*batch point out"]) -> Float[Array, "*batch point {self.features}"]:
         """The log of 1 + f, whatever the size of the counts."""
-        return jnp.log1p(wide(f))
+        return jnp.log1p(wide_on_device(f))
 
     def __call__(self, raw: Float[Array, "*batch tgt {self.raw}"]) -> NegativeBinomial:
         """Turn `raw`, which may be any number, into positive parameters."""
         check_raw(raw, self.raw)
-        mean, dispersion = jnp.split(wide(raw), 2, axis=-1)
+        mean, dispersion = jnp.split(wide_on_device(raw), 2, axis=-1)
         return NegativeBinomial(_positive(mean, self.floor), _positive(dispersion, self.floor))
 
     def check(self, f: Array) -> None:
@@ -251,7 +251,7 @@ def _counts(f: Array, parameter: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _covers(likelihood: Poisson | NegativeBinomial, f: Array, level: float) -> jax.Array:
     """quantile(α/2) ≤ f ≤ quantile(1 − α/2), said with two distribution functions instead of two searches."""
     check_probability("level", level)
-    mean = wide(likelihood.mean)
+    mean = wide_on_device(likelihood.mean)
     f = values_like(f, mean)
     at_least = _counting.reaches(likelihood.cdf(f), jnp.full_like(mean, (1 - level) / 2))
     beyond = _counting.reaches(likelihood.cdf(jnp.ceil(f) - 1), jnp.full_like(mean, (1 + level) / 2))

@@ -19,7 +19,7 @@ from bsatnp.likelihoods.base import (
     check_same_shape,
     concrete_values,
     values_like,
-    wide,
+    wide_on_device,
 )
 
 _LOG_SQRT_2PI = 0.5 * float(np.log(2 * np.pi))
@@ -41,11 +41,11 @@ class Gaussian(AbstractLikelihood):
     @property
     def variance(self) -> Float[Array, "*batch tgt out"]:
         """The predictive variance; the smallest normal number where the square of `std` is less than that."""
-        std = wide(self.std)
+        std = wide_on_device(self.std)
         return jnp.maximum(jnp.square(std), float(jnp.finfo(std.dtype).tiny))
 
     def _standard(self, f: Array) -> tuple[jax.Array, jax.Array]:
-        mean, std = wide(self.mean), wide(self.std)
+        mean, std = wide_on_device(self.mean), wide_on_device(self.std)
         return (values_like(f, mean) - mean) / std, std
 
     def log_prob(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
@@ -60,7 +60,7 @@ class Gaussian(AbstractLikelihood):
     def quantile(self, p: float) -> Float[Array, "*batch tgt out"]:
         """The smallest value whose `cdf` reaches `p`."""
         check_probability("p", p)
-        mean, std = wide(self.mean), wide(self.std)
+        mean, std = wide_on_device(self.mean), wide_on_device(self.std)
         # in float64 where the number is known: in float32 a probability close to 1 would be 1
         z = ndtri(jnp.asarray(p, mean.dtype)) if is_traced(p) else NormalDist().inv_cdf(float(p))
         return mean + std * z
@@ -73,7 +73,7 @@ class Gaussian(AbstractLikelihood):
 
     def sample(self, *, key: Key) -> Float[Array, "*batch tgt out"]:
         """One draw for every target and output."""
-        mean, std = wide(self.mean), wide(self.std)
+        mean, std = wide_on_device(self.mean), wide_on_device(self.std)
         return mean + std * jax.random.normal(key, mean.shape, mean.dtype)
 
     def crps(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
@@ -113,12 +113,12 @@ class GaussianHead(AbstractHead):
 
     def encode(self, f: Num[Array, "*batch point out"]) -> Float[Array, "*batch point {self.features}"]:
         """The values themselves."""
-        return wide(f)
+        return wide_on_device(f)
 
     def __call__(self, raw: Float[Array, "*batch tgt {self.raw}"]) -> Gaussian:
         """Split `raw` into means and scales."""
         check_raw(raw, self.raw)
-        mean, scale = jnp.split(wide(raw), 2, axis=-1)
+        mean, scale = jnp.split(wide_on_device(raw), 2, axis=-1)
         return Gaussian(mean, jnp.sqrt(jnp.square(jax.nn.softplus(scale)) + self.floor**2))
 
     def check(self, f: Array) -> None:

@@ -6,7 +6,7 @@ from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Bool, Float, Num
 
 from bsatnp._types import Array, Key
-from bsatnp.likelihoods.base import AbstractLikelihood, check_same_shape, values_like, wide
+from bsatnp.likelihoods.base import AbstractLikelihood, check_same_shape, values_like, wide_on_device
 from bsatnp.likelihoods.gaussian import Gaussian
 
 
@@ -33,12 +33,12 @@ class LogNormal(AbstractLikelihood):
     @property
     def mean(self) -> Float[Array, "*batch tgt out"]:
         """The predictive mean, exp(location + scale² / 2)."""
-        return jnp.exp(wide(self.location) + jnp.square(wide(self.scale)) / 2)
+        return jnp.exp(wide_on_device(self.location) + jnp.square(wide_on_device(self.scale)) / 2)
 
     @property
     def std(self) -> Float[Array, "*batch tgt out"]:
         """The predictive standard deviation, mean · √(exp(scale²) − 1)."""
-        return self.mean * jnp.sqrt(jnp.expm1(jnp.square(wide(self.scale))))
+        return self.mean * jnp.sqrt(jnp.expm1(jnp.square(wide_on_device(self.scale))))
 
     @property
     def variance(self) -> Float[Array, "*batch tgt out"]:
@@ -48,12 +48,12 @@ class LogNormal(AbstractLikelihood):
 
     def log_prob(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The log density of `f`; −inf for what is not positive."""
-        valid, log = _log(f, wide(self.location))
+        valid, log = _log(f, wide_on_device(self.location))
         return jnp.where(valid, self.log.log_prob(log) - log, -jnp.inf)
 
     def cdf(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The probability of a value no larger than `f`."""
-        valid, log = _log(f, wide(self.location))
+        valid, log = _log(f, wide_on_device(self.location))
         return jnp.where(jnp.isnan(f), jnp.nan, jnp.where(valid, self.log.cdf(log), 0.0))
 
     def quantile(self, p: float) -> Float[Array, "*batch tgt out"]:
@@ -62,7 +62,7 @@ class LogNormal(AbstractLikelihood):
 
     def covers(self, f: Num[Array, "*batch tgt out"], level: float) -> Bool[Array, "*batch tgt out"]:
         """Whether `f` lies in the central interval of probability `level`."""
-        valid, log = _log(f, wide(self.location))
+        valid, log = _log(f, wide_on_device(self.location))
         return valid & self.log.covers(log, level)
 
     def sample(self, *, key: Key) -> Float[Array, "*batch tgt out"]:
@@ -74,10 +74,10 @@ class LogNormal(AbstractLikelihood):
 
         **Reference.** Baran and Lerch (2015), Log-normal distribution based EMOS models, equation (5).
         """
-        scale = wide(self.scale)
+        scale = wide_on_device(self.scale)
         valid, log = _log(f, scale)
         f = values_like(f, scale)
-        location = wide(self.location)
+        location = wide_on_device(self.location)
         z = (log - location) / scale
 
         def share(x):  # of the mean, in one exponential: of a wide distribution the mean alone overflows

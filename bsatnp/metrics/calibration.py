@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Num
 
 from bsatnp._types import Array, Key, whole
 from bsatnp.likelihoods import AbstractLikelihood, Gaussian, LogNormal
-from bsatnp.likelihoods.base import on_device, wide
+from bsatnp.likelihoods.base import on_device, wide_on_device
 from bsatnp.metrics.scores import coverage, over, safe
 
 #: Probabilities of the central intervals that `calibration` looks at.
@@ -110,10 +110,11 @@ def exceedance(pred: AbstractLikelihood, threshold: Num[Array, "..."] | float) -
         got = jnp.shape(threshold)
         raise ValueError(f"`threshold` must broadcast to the prediction's axes {shape}, got {got}.") from None
     if isinstance(pred, LogNormal):
-        threshold = jnp.log(jnp.maximum(wide(threshold), 0))  # all of it lies above a threshold that is not positive
+        # all of it lies above a threshold that is not positive
+        threshold = jnp.log(jnp.maximum(wide_on_device(threshold), 0))
         pred = pred.log
     if isinstance(pred, Gaussian):
-        mean, std = wide(pred.mean), wide(pred.std)
+        mean, std = wide_on_device(pred.mean), wide_on_device(pred.std)
         return ndtr((mean - threshold.astype(mean.dtype)) / std)
     return 1 - jnp.asarray(pred.cdf(threshold))
 

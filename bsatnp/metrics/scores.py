@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from bsatnp._types import Array
 from bsatnp.likelihoods import AbstractLikelihood, Categorical
-from bsatnp.likelihoods.base import on_device, values_like, wide
+from bsatnp.likelihoods.base import on_device, values_like, wide_on_device
 
 
 def nll(
@@ -165,7 +165,7 @@ def _nll(pred, f):
 
 
 def _error(pred, f):
-    mean = wide(pred.mean)
+    mean = wide_on_device(pred.mean)
     return values_like(f, mean) - mean
 
 

@@ -25,9 +25,9 @@ _BATCH = "task"
 class ConvCNP(AbstractModel):
     """A set convolution of the context onto a grid, a convolutional network there, a set convolution to the targets.
 
-    Defaults are the paper's sizes, on its grid of 80 × 80 points from −2.5 to 2.5. Points must lie inside the grid: a
-    larger domain needs a larger one (`with_grid`), which changes no parameter. Inside `jax.jit`, where nothing can be
-    checked, points beyond the grid merely fade away.
+    Defaults are the paper's sizes, on 16 points a unit from −2.5 to 2.5: its domain with the margin of the authors'
+    code. Points must lie inside the grid: a larger domain needs a larger one (`with_grid`), which changes no parameter.
+    Inside `jax.jit`, where nothing can be checked, points beyond the grid merely fade away.
 
     Batches in training go through `learn`, which normalises them by their own statistics; everything else uses the
     running statistics, which no optimiser moves. Tasks that are all padding do not count in the statistics.
@@ -53,7 +53,7 @@ class ConvCNP(AbstractModel):
         key: draws the weights.
 
     Raises:
-        ValueError: sizes below 1, an even kernel.
+        ValueError: sizes below 1, an even kernel, a momentum below 0 or not below 1, a length that is not positive.
 
     **Reference.** Gordon et al. (2020), Convolutional conditional neural processes; the paper's appendix on model
     parameterisations.

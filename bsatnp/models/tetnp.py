@@ -19,8 +19,8 @@ from bsatnp.tasks import Points
 class TETNP(AbstractContextTransformer):
     """Targets attend to the context through scores that a network makes of dot products and invariants.
 
-    Defaults are the paper's sizes; with `group` a translation it is the paper's TE-TNP. The tokens of the context are
-    those of its values in every block; only targets are updated.
+    Defaults are the sizes of its authors' code, since the paper names none; with `group` a translation it is TE-TNP.
+    The tokens of the context are those of its values in every block; only targets are updated.
 
     **Invariant under.** `group`, as long as it moves no embedded component.
 
