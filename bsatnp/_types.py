@@ -34,7 +34,7 @@ def whole(name: str, value: int, least: int = 1) -> int:
     Raises:
         ValueError: it is not a whole number (neither a boolean nor 2.0 is one), or smaller than `least`.
     """
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+    if not isinstance(value, int | np.integer) or isinstance(value, bool | np.timedelta64):
         raise ValueError(f"`{name}` must be a whole number, got {value!r}.")
     if value < least:
         raise ValueError(f"`{name}` must be at least {least}, got {value}.")
@@ -60,10 +60,10 @@ def real(name: str, value: Any, low: float = 0.0, high: float = np.inf, *, ends:
     """Return `value` as a float.
 
     Raises:
-        ValueError: it is not a number (a boolean is none), or not between `low` and `high`; whether these may be
-            reached is what `ends` says.
+        ValueError: it is not a number (a boolean or a span of time is none), or not between `low` and `high`; whether
+            these may be reached is what `ends` says.
     """
-    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool):
+    if not isinstance(value, int | float | np.integer | np.floating) or isinstance(value, bool | np.timedelta64):
         raise ValueError(f"`{name}` must be a number, got {value!r}.")
     if not np.isfinite(value) or not (low <= value <= high if ends else low < value < high):
         must = f"lie {'' if ends else 'strictly '}between {low:g} and {high:g}"

@@ -14,7 +14,7 @@ from bsatnp.checkpoint import check_writable
 from bsatnp.cli.options import columns, parser
 from bsatnp.frames.files import check_out
 from bsatnp.frames.report import score_lines
-from bsatnp.frames.table import need
+from bsatnp.frames.table import is_frame, need
 from bsatnp.groups import factors
 from bsatnp.models.base import count_parameters
 
@@ -67,6 +67,10 @@ def _predict(options: argparse.Namespace) -> None:
     fitted = _load(options.model)
     data, context = frames.read(options.data), _context(options)
     predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
+    if is_frame(data):  # with the columns that it does not look at, such as the names of places
+        rest = data[[name for name in data.columns if name not in predicted.columns]]
+        predicted, attrs = rest.join(predicted), predicted.attrs
+        predicted.attrs = attrs
     frames.write(predicted, options.out)
     blank = int((~fitted.placed(data)).sum())
     rest = f", {blank} left blank without all coordinates" if blank else ""
@@ -86,6 +90,8 @@ def _check(options: argparse.Namespace) -> None:
         print(f"  {role.component}: {', '.join(role.columns)} as {type(role).__name__}")
     for name in fitted.columns.embedded:
         print(f"  x: {name}" + (f", one of {list(meaning.labels[name])}" if name in meaning.labels else ""))
+    if fitted.horizon is not None:
+        print(f"forecasts up to {fitted.horizon:.6g} ahead in time, in its unit, or seconds for dates")
     print("no data to predict from" if fitted.context is None else f"predicts from {len(fitted.context)} points")
     print(fitted.report)
     if options.examples > 0:

@@ -1,6 +1,7 @@
 """What can be said on the command line."""
 
 import argparse
+from importlib.metadata import version
 from typing import NoReturn
 
 from bsatnp import frames
@@ -26,6 +27,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     root = Parser(prog="bsatnp", description="Fit a neural process to a data set, and predict with it.")
+    root.add_argument("--version", action="version", version=f"bsatnp {version('bsatnp')}")
     commands = root.add_subparsers(dest="command", required=True, metavar="fit | predict | check")
     fit = commands.add_parser("fit", help="train a model on one data set (CSV, Parquet or netCDF)")
     _add_fit(fit)
@@ -96,7 +98,7 @@ def columns(options: argparse.Namespace) -> frames.Columns:
     others: list[frames.AbstractRole] = []
     others += [frames.HourOfDay(options.hour)] if options.hour else []
     others += [frames.DayOfYear(options.season)] if options.season else []
-    others += [frames.Phase(name, _number("--phase", period)) for name, period in options.phase]
+    others += [frames.Phase(name, _number("--phase", p), component=f"phase of {name}") for name, p in options.phase]
     return frames.Columns(
         options.values,
         space=space,

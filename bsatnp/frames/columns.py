@@ -30,7 +30,8 @@ class Columns:
         units: of the values, by name; those of the data's own `attrs` where they are not named here.
 
     Raises:
-        ValueError: a name that is given twice, no component at all, names of degrees on a plane, logarithms of counts.
+        ValueError: a name that is given twice, no component at all, a component that is called "x", as covariates are,
+            names of degrees on a plane, logarithms of counts.
     """
 
     values: tuple[str, ...]
@@ -83,7 +84,9 @@ class Columns:
             raise ValueError("`values` must name at least one column, got none.")
         if not self.roles and not self.covariates and not self.categories:
             raise ValueError("`space`, `time`, `others`, `covariates` or `categories` must name a column, got none.")
-        parts = Counter([role.component for role in self.roles] + ["x"] * bool(self.covariates or self.categories))
+        parts = Counter(role.component for role in self.roles)
+        if "x" in parts:
+            raise ValueError("No component may be called 'x', as covariates are: give it another name as `component`.")
         for what, names in (("component", parts), ("column", Counter(self.values)), ("column", Counter(self.embedded))):
             if twice := [name for name, count in names.items() if count > 1]:
                 raise ValueError(f"No {what} may be named twice, got {twice[0]!r}.")

@@ -61,10 +61,9 @@ def default_splits(columns: Columns, index: Mapping[str, np.ndarray]) -> Abstrac
         if len(times) < 6:
             raise ValueError(f"`data` must have at least 6 different times to forecast, got {len(times)}.")
         step, each = float(np.median(np.diff(times))), n / len(times)
-        history = step * np.clip(round(256 / each), 2, len(times) // 2)
-        horizon = max(step, step * round(history / step / 4))
-        history = forward.history if forward.history else float(history)
-        horizon = forward.horizon if forward.horizon else float(horizon)
+        back = int(np.clip(round(256 / each), 2, len(times) // 2))
+        history = forward.history if forward.history else _longest(times, back, step)
+        horizon = forward.horizon if forward.horizon else _longest(times, max(1, round(history / step / 4)), step)
         span = float(times[-1] - times[0])
         if horizon + step > span / 2:
             raise ValueError(f"`horizon` must be below half of the time that the data span, got {horizon / span:.2g}.")
@@ -74,3 +73,9 @@ def default_splits(columns: Columns, index: Mapping[str, np.ndarray]) -> Abstrac
     if n <= FEW:
         return Random(min(256, round(0.75 * n)), min(64, max(2, n // 4)))
     return Windows(256, 64)
+
+
+def _longest(times: np.ndarray, count: int, step: float) -> float:
+    """How long `count` steps last at most, where months and years differ by some days; gaps are no steps."""
+    lasting = times[count:] - times[:-count]
+    return float(lasting[lasting <= 1.05 * count * step].max(initial=count * step))

@@ -6,11 +6,13 @@ import numpy as np
 
 from bsatnp.datasets.scaling import AbstractScaler, Log, Standard
 from bsatnp.frames.encoding import Encoding
-from bsatnp.frames.roles import Forward, Plane, Time
+from bsatnp.frames.roles import Forward, Plane, Sphere, Time
 from bsatnp.tasks import Points
 
 #: So many standard deviations from the mean of the training lies half of a column, or more, before it is told.
 _FAR = 10.0
+#: So much, in a column that was the same in all of training, or of its size, is rounding.
+_ROUNDING = 1e-6
 #: So many times the spread of the training's places, or a part of it, is told.
 _SPREAD = 100.0
 #: So many times the extent of the context, or the spread of training, lie all targets away before it is told.
@@ -36,8 +38,9 @@ def about_targets(encoding: Encoding, ctx: Points, tgt: Points) -> Iterator[str]
     if not len(tgt) or not len(ctx):
         return
     yield from _about_columns(encoding, tgt, "targets")
-    for role in _measured(encoding):
-        known, asked = ctx.index[role.component], tgt.index[role.component]
+    globe = [role for role in encoding.meaning.columns.roles if isinstance(role, Sphere)]
+    for role in [*_measured(encoding), *globe]:
+        known, asked = (role.positions(points.index[role.component]) for points in (ctx, tgt))
         low, high = known.min(0), known.max(0)
         away = np.maximum(np.maximum(low - asked, asked - high), 0).max(-1).min()
         extent = (high - low).max()
@@ -55,10 +58,18 @@ def _about_columns(encoding: Encoding, points: Points, what: str) -> Iterator[st
 
 def _about_column(name: str, scaler: AbstractScaler, column: np.ndarray, what: str) -> Iterator[str]:
     far = float(np.median(np.abs(column)))
-    if _varies(scaler) and far > _FAR:
+    if not _varies(scaler):
+        if far > _ROUNDING * max(1.0, abs(_middle(scaler))):
+            yield f"Half of the {what} differs in {name!r}, which never varied in training: its effect is unknown"
+    elif far > _FAR:
         yield _asked(
             f"Half of the {what} lies at least {far:.3g} standard deviations from the training mean of {name!r}"
         )
+
+
+def _middle(scaler: AbstractScaler) -> float:
+    inner = scaler.inner if isinstance(scaler, Log) else scaler
+    return float(inner.origin[0])
 
 
 def _measured(encoding: Encoding) -> list:

@@ -63,10 +63,13 @@ class AbstractSplits(abc.ABC):
         return Task(rows.points.take(ctx), rows.points.take(tgt))
 
 
-def same(points: Points) -> np.ndarray:
-    """A number for each row, `(row,)`, that rows with the same coordinates and values share, in order of the first."""
-    columns = [*(np.asarray(points.index[name]) for name in sorted(points.index)), np.asarray(points.f)]
-    columns.append(np.asarray(points.observed))
+def same(points: Points, *, values: bool = True) -> np.ndarray:
+    """A number for each row, `(row,)`, that rows with the same coordinates share, in order of the first.
+
+    With `values` they must have the same values as well.
+    """
+    columns = [np.asarray(points.index[name]) for name in sorted(points.index)]
+    columns += [np.asarray(points.f), np.asarray(points.observed)] if values else []
     rows = np.concatenate(columns, -1).astype(np.float64)
     _, first, number = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     rank = np.empty(len(first), int)
@@ -84,8 +87,11 @@ class Random(AbstractSplits):
     """
 
     def hold_out(self, rows: Rows, share: float, rng: np.random.Generator) -> np.ndarray:
-        """Points at random; rows that are the same are held out together."""
-        alike = same(rows.points)
+        """Points at random; rows at one place and time are held out together.
+
+        Where there are covariates alone, these are rows with the same values as well.
+        """
+        alike = same(rows.points, values=set(rows.points.index) == {"x"})
         order = rng.permutation(alike.max(initial=-1) + 1)
         counts = np.cumsum(np.bincount(alike)[order])
         wanted = max(1, round(share * len(rows)))

@@ -11,7 +11,7 @@ import numpy as np
 
 from bsatnp.datasets.scaling import AbstractScaler, Log, Standard
 from bsatnp.frames.columns import Columns
-from bsatnp.frames.roles import Phase
+from bsatnp.frames.roles import Phase, Sphere
 from bsatnp.frames.table import Table
 from bsatnp.likelihoods import (
     AbstractHead,
@@ -22,6 +22,9 @@ from bsatnp.likelihoods import (
     Scaled,
 )
 from bsatnp.tasks import Points
+
+#: Kinds of columns that are numbers as they are.
+_NUMBERS = ("number", "duration")
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,10 @@ class Meaning:
         kinds, units = {}, {}
         for each in tables:
             for name, kind in each.kinds.items():
-                if kind != "nothing":
+                if kind != "nothing" and name not in columns.categories:
                     fitting(name, kinds.setdefault(name, kind), kind, each)
             for name, unit in each.units.items():
-                if units.setdefault(name, unit) != unit:
+                if units.setdefault(name, unit) != unit and name not in _degrees(columns):
                     raise ValueError(
                         f"Column {name!r} must have one unit in all data, got {units[name]!r} and {unit!r}."
                     )
@@ -67,34 +70,26 @@ class Meaning:
                 if kinds[name] == "text" or ("date" in kinds[name] and not role.dates):
                     what = "dates" if "date" in kinds[name] else _stranger(tables, name)
                     raise ValueError(f"Column {name!r} must hold numbers for {type(role).__name__}, got {what}.")
-                if isinstance(role, Phase) and role.dated and any(each.kinds[name] == "number" for each in tables):
+                if isinstance(role, Phase) and role.dated and any(each.kinds[name] in _NUMBERS for each in tables):
                     raise ValueError(
                         f"Column {name!r} must hold dates, got numbers: for numbers use `Phase({name!r}, period)` with "
-                        "the period in their unit, such as 24 for hours."
+                        "the period in their unit, such as 24 for hours or 365.2425 for days."
                     )
-                if role.dates and kinds[name] == "number" and _are_written_dates(tables, name):
+                if role.dates and kinds[name] == "number" and (how := _written_dates(tables, name)):
                     raise ValueError(
                         f"Column {name!r} must hold dates or a time that runs evenly, got {_first(tables, name):.0f}: "
-                        'read it with `pandas.to_datetime(column, format="%Y%m%d")`.'
+                        f"read it with `pandas.to_datetime({how})`."
                     )
         for name in columns.values:
             if "date" in kinds[name]:
                 raise ValueError(f"Column {name!r} must hold numbers or text to be predicted, got dates.")
         for name in columns.covariates:
-            if kinds[name] != "number":
+            if kinds[name] not in _NUMBERS:
                 what = "dates" if "date" in kinds[name] else _stranger(tables, name)
                 hint = "" if "date" in kinds[name] or _some_number(tables, name) else ": name it in `categories`"
                 raise ValueError(f"Covariate {name!r} must hold numbers, got {what}{hint}.")
         labelled = columns.values[:1] if named or numbered else ()
-        labels = {
-            name: tuple(
-                sorted({label for each in tables for label in tidy(name, each.columns[name])} - {None}, key=_rank)
-            )
-            for name in (*columns.categories, *labelled)
-        }
-        for name, found in labels.items():
-            if len(set(map(str, found))) < len(found):
-                raise ValueError(f"Column {name!r} must hold labels that differ in writing, got {list(found)}.")
+        labels = {name: _labels(name, tables) for name in (*columns.categories, *labelled)}
         if short := [name for name, found in labels.items() if len(found) < (2 if name in columns.values else 1)]:
             raise ValueError(f"Column {short[0]!r} must hold labels, got {len(labels[short[0]])}.")
         if labelled:
@@ -110,7 +105,8 @@ class Meaning:
             ValueError: a column of another kind than when this was made, or a category that was not there.
         """
         for name in self.columns.coordinates:
-            fitting(name, self.kinds[name], data.kinds[name], data)
+            if name not in self.labels:
+                fitting(name, self.kinds[name], data.kinds[name], data)
         index = {role.component: role.read(data.columns) for role in self.columns.roles}
         parts = [data.columns[name].astype(np.float64)[:, None] for name in self.columns.covariates]
         parts += [self._one_hot(name, data.columns[name]) for name in self.columns.categories]
@@ -123,14 +119,19 @@ class Meaning:
         return index, np.logical_and.reduce([~np.isnan(values).any(-1) for values in index.values()])
 
     def check_units(self, data: Table) -> None:
-        """Compare the units that the data name with those that the training data named.
+        """Compare the units that the data name with those that the training data named, but those of degrees.
 
         Raises:
             ValueError: they differ.
         """
         for name, unit in data.units.items():
-            if name not in self.columns.units and (before := self.units.get(name, unit)) != unit:
-                raise ValueError(f"Column {name!r} must be in {before!r} as in training, got {unit!r}.")
+            if name in self.columns.units or name in _degrees(self.columns):
+                continue
+            if (before := self.units.get(name, unit)) != unit:
+                raise ValueError(
+                    f"Column {name!r} must be in {before!r} as in training, got {unit!r}: convert it, or correct the "
+                    "unit in its `attrs`."
+                )
 
     def values(self, data: Table) -> np.ndarray:
         """The values, `(row, out)` in float64 and in their units; labels as their number, NaN for what is missing."""
@@ -154,16 +155,16 @@ class Meaning:
         return f
 
     def _codes(self, name: str, column: np.ndarray) -> np.ndarray:
-        known = {label: float(code) for code, label in enumerate(self.labels[name])}
+        known = {str(label): float(code) for code, label in enumerate(self.labels[name])}
         found = tidy(name, column)
-        unseen = sorted({label for label in found if label is not None and label not in known}, key=_rank)
+        unseen = sorted({label for label in found if label is not None and str(label) not in known}, key=_rank)
         if unseen:
             count = sum(label in unseen for label in found)
             raise ValueError(
                 f"Column {name!r} must hold one of {list(self.labels[name])}, got {unseen} in {count} of "
                 f"{len(found)} rows, which training did not have."
             )
-        return np.array([np.nan if label is None else known[label] for label in found])
+        return np.array([np.nan if label is None else known[str(label)] for label in found])
 
     def _one_hot(self, name: str, column: np.ndarray) -> np.ndarray:
         codes = self._codes(name, column)
@@ -183,6 +184,13 @@ class Encoding:
     def fit(cls, meaning: Meaning, index: Mapping[str, np.ndarray], f: np.ndarray) -> "Encoding":
         """Fit on training rows."""
         columns = meaning.columns
+        for role in columns.roles:
+            dated = "date" in meaning.kinds[role.columns[0]]
+            if isinstance(role, Phase) and dated and not role.dated and not np.ptp(index[role.component]):
+                raise ValueError(
+                    f"Column {role.columns[0]!r} must have several phases in a period of {role.period:g} s, got one: "
+                    "the period of dates is in seconds."
+                )
         scalers = {role.component: role.scaler(index[role.component]) for role in columns.roles}
         if "x" in index:
             numbers = Standard.fit(index["x"])
@@ -230,6 +238,18 @@ class Encoding:
                 results[f"{name}_{percent(p)}"] = (self.f[name].inverse(level) if self.f else level)[:, 0]
         return results
 
+    def drawn(self, draws: np.ndarray) -> dict[str, np.ndarray]:
+        """Draws `(sample, point, out)` of each value in its units, or of its labels, `(sample, point)`."""
+        found = {}
+        for i, name in enumerate(self.meaning.columns.values):
+            values = np.asarray(draws[..., i], np.float64)
+            if name in self.meaning.labels:
+                values = np.array(self.meaning.labels[name], object)[values.astype(int)]
+            elif self.f:
+                values = self.f[name].inverse(values.reshape(-1, 1)).reshape(values.shape)
+            found[name] = values
+        return found
+
     def attrs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
         """Units and a description of each result."""
         found = {}
@@ -248,6 +268,27 @@ class Encoding:
         return found
 
 
+def _labels(name: str, tables: Sequence[Table]) -> tuple[Any, ...]:
+    """The labels of a column in order; those that are written alike in several data sets are one.
+
+    Raises:
+        ValueError: labels of one data set that are written alike.
+    """
+    known: dict[str, Any] = {}
+    for each in tables:
+        found = sorted(set(tidy(name, each.columns[name])) - {None}, key=_rank)
+        if len(set(map(str, found))) < len(found):
+            raise ValueError(f"Column {name!r} must hold labels that differ in writing, got {found}.")
+        for label in found:
+            known.setdefault(str(label), label)
+    return tuple(sorted(known.values(), key=_rank))
+
+
+def _degrees(columns: Columns) -> tuple[str, ...]:
+    """Columns whose unit is known, however the data call it."""
+    return columns.space.columns if isinstance(columns.space, Sphere) else ()
+
+
 def percent(p: float) -> str:
     """The name of a quantile: q05 for 0.05, q2.5 for 0.025."""
     return f"q{100 * p:02.0f}" if round(100 * p, 6) == round(100 * p) else f"q{100 * p:.6g}"
@@ -258,7 +299,8 @@ def fitting(name: str, before: str, now: str, data: Table) -> None:
     unzoned = {before, now} == {"date", "zoned date"} and "_Grid" in type(data.layout).__name__  # xarray has no zones
     if before == now or unzoned or now == "nothing":
         return
-    words = {"number": "numbers", "date": "dates without a time zone", "zoned date": "dates with a time zone"}
+    words = {"number": "numbers", "duration": "spans of time", "date": "dates without a time zone"}
+    words |= {"zoned date": "dates with a time zone"}
     raise ValueError(
         f"Column {name!r} must hold {words.get(before, 'labels')} as in training, got {words.get(now, 'text')}."
     )
@@ -300,13 +342,27 @@ def _first(tables: Sequence[Table], name: str) -> Any:
     return next(one for each in tables for one in each.columns[name].tolist() if one == one)
 
 
-def _are_written_dates(tables: Sequence[Table], name: str) -> bool:
-    """Whether numbers are all days written as 20240331, and not one alone."""
+def _written_dates(tables: Sequence[Table], name: str) -> str:
+    """How to read numbers that are all days written as 20240331, or months or weeks of several years as 202403.
+
+    Empty where they are none of these.
+    """
     values = np.unique(np.concatenate([each.columns[name] for each in tables]))
     values = values[np.isfinite(values)]
-    year, month, day = values // 10_000, values // 100 % 100, values % 100
-    days = (values == np.round(values)) & (1800 <= year) & (year < 2200) & (1 <= month) & (month <= 12)
-    return len(values) > 1 and bool((days & (1 <= day) & (day <= 31)).all())
+    if len(values) < 2 or (values != np.round(values)).any():
+        return ""
+    year, last = values // 100, values % 100
+    if _between(year // 100, 1800, 2199) and _between(year % 100, 1, 12) and _between(last, 1, 31):
+        return 'column.astype(str), format="%Y%m%d"'
+    if not _between(year, 1800, 2199) or year[0] == year[-1] or not _between(last, 1, 53):
+        return ""
+    if _between(last, 1, 12):
+        return 'column.astype(str), format="%Y%m"'
+    return 'column.astype(str) + "1", format="%G%V%u"'
+
+
+def _between(values: np.ndarray, low: float, high: float) -> bool:
+    return bool(((low <= values) & (values <= high)).all())
 
 
 def _strangers(tables: Sequence[Table], name: str) -> tuple[list[Any], int]:

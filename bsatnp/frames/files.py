@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bsatnp.checkpoint import check_writable
-from bsatnp.frames.table import need
+from bsatnp.frames.table import is_frame, need
 
 _TABLES, _GRIDS = (".csv", ".csv.gz", ".parquet"), (".nc", ".nc4", ".netcdf")
 
@@ -23,16 +23,11 @@ def read(path: str | os.PathLike) -> Any:
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no file {os.fspath(path)!r}.")
     try:
+        library = _need(kind)
         if kind in _GRIDS:
-            xarray = need("xarray", "A netCDF file")
-            need("netCDF4", "A netCDF file")
-            with xarray.open_dataset(path) as data:
+            with library.open_dataset(path) as data:
                 return data.load()
-        pandas = need("pandas", "A table")
-        if kind == ".parquet":
-            need("pyarrow", "A Parquet file")
-            return pandas.read_parquet(path)
-        return pandas.read_csv(path)
+        return library.read_parquet(path) if kind == ".parquet" else library.read_csv(path)
     except ImportError:
         raise
     except Exception as error:
@@ -42,6 +37,8 @@ def read(path: str | os.PathLike) -> Any:
 
 def write(data: Any, path: str | os.PathLike) -> None:
     """Write a DataFrame or a Dataset, each to any of the formats. The index goes along where it has a name.
+
+    netCDF holds less than a DataFrame: dates go there in UTC, labels as text, and "/" in a name as "_".
 
     The file is written beside `path` and renamed: whoever reads it finds the old one or the new one, never a part.
 
@@ -64,28 +61,66 @@ def check_out(path: str | os.PathLike) -> None:
     Raises:
         ValueError: a suffix that `write` does not know.
         OSError: see `bsatnp.checkpoint.check_writable`.
+        ImportError: what writes such files is not installed.
     """
-    _kind(path)
+    _need(_kind(path))
     check_writable(path)
 
 
-def _write(data: Any, path: Path, kind: str) -> None:
-    is_frame = type(data).__module__.startswith("pandas")
+def _need(kind: str) -> Any:
+    """The library that reads and writes files of a kind."""
     if kind in _GRIDS:
-        need("xarray", "A netCDF file")
         need("netCDF4", "A netCDF file")
-        grid = data.to_xarray() if is_frame else data
-        for name, unit in data.attrs.get("units", {}).items() if is_frame else ():
-            grid[name].attrs["units"] = unit
-        grid.to_netcdf(path)
-        return
-    frame = data if is_frame else data.to_dataframe()
-    named = any(name is not None for name in frame.index.names)
+        return need("xarray", "A netCDF file")
     if kind == ".parquet":
         need("pyarrow", "A Parquet file")
+    return need("pandas", "A table")
+
+
+def _write(data: Any, path: Path, kind: str) -> None:
+    if kind in _GRIDS:
+        _as_grid(data).to_netcdf(path)
+        return
+    frame = data if is_frame(data) else data.to_dataframe()
+    named = any(name is not None for name in frame.index.names)
+    if kind == ".parquet":
         frame.to_parquet(path, index=named)
         return
     frame.to_csv(path, index=named)
+
+
+def _as_grid(data: Any) -> Any:
+    """A Dataset of what netCDF takes.
+
+    Raises:
+        ValueError: two columns whose names netCDF cannot tell apart.
+    """
+    pandas = need("pandas", "A table")
+    if is_frame(data):
+        index = data.index
+        if isinstance(index.dtype, pandas.DatetimeTZDtype):
+            index = index.tz_convert("UTC").tz_localize(None)
+        columns = {name: _simple(data[name]).to_numpy() for name in data.columns}
+        grid = pandas.DataFrame(columns, index=index).to_xarray()
+        for name, unit in data.attrs.get("units", {}).items():
+            grid[name].attrs["units"] = unit
+    else:
+        stacked = [name for name in data.dims if isinstance(data.indexes.get(name), pandas.MultiIndex)]
+        grid = data.reset_index(stacked)
+    names = {name: str(name).replace("/", "_") for name in grid.variables if "/" in str(name)}
+    if taken := [name for name in names.values() if name in grid.variables or list(names.values()).count(name) > 1]:
+        raise ValueError(f"Columns must differ in more than '/' and '_' for netCDF, got {taken[0]!r} twice.")
+    return grid.rename(names)
+
+
+def _simple(series: Any) -> Any:
+    """A column of a type that NumPy has: dates in UTC, numbers in float64 where some may be missing, else objects."""
+    pandas = need("pandas", "A table")
+    if isinstance(series.dtype, pandas.DatetimeTZDtype):
+        return series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if not pandas.api.types.is_extension_array_dtype(series.dtype):
+        return series
+    return series.astype(float if pandas.api.types.is_numeric_dtype(series.dtype) else object)
 
 
 def _kind(path: str | os.PathLike) -> str:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from bsatnp import checkpoint, metrics
-from bsatnp._types import real
+from bsatnp._types import Key, real
 from bsatnp.checkpoint import CheckpointError
 from bsatnp.frames import doubts, plans
 from bsatnp.frames.columns import Columns
@@ -19,6 +19,7 @@ from bsatnp.frames.encoding import Encoding, percent
 from bsatnp.frames.report import Report
 from bsatnp.frames.roles import same_width
 from bsatnp.frames.table import Table, table
+from bsatnp.joint import joint_samples
 from bsatnp.likelihoods import AbstractLikelihood, Gaussian
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
@@ -45,6 +46,22 @@ class Fitted(eqx.Module):
         """What the columns mean."""
         return self.encoding.meaning.columns
 
+    @property
+    def horizon(self) -> float | None:
+        """How far ahead forecasts go, in the unit of the time column, seconds for dates; None where there are none."""
+        return self._time(self.splits.horizon) if isinstance(self.splits, Forecasts) else None
+
+    def _time(self, scaled: float) -> float:
+        return scaled * float(self.encoding.index["t"].width[0])
+
+    def _told(self, scaled: float) -> str:
+        """A span of scaled time in words."""
+        time, length = self.columns.time, self._time(scaled)
+        if time is None or self.encoding.meaning.kinds[time.columns[0]] == "number":
+            return f"{length:.4g}"
+        unit, name = next((one for one in ((86400, "days"), (3600, "hours")) if length >= one[0]), (1, "s"))
+        return f"{length / unit:.4g} {name}"
+
     def predict(
         self, data: Any, *, context: Any = None, quantiles: Sequence[float] = (0.05, 0.5, 0.95), progress: bool = False
     ) -> Any:
@@ -52,8 +69,10 @@ class Fitted(eqx.Module):
 
         A DataFrame comes back with its own index and coordinates, an xarray object as a Dataset on its own. Results are
         called `zinc_mean`, `zinc_std`, `zinc_q05`, …; for labels `soil` and the probabilities `soil_is_…`. Rows
-        without all coordinates and covariates get NaN. Where time runs forward, no target is predicted from values of
-        its own time or later.
+        without all coordinates and covariates get NaN; a table's other columns stay behind, `table.join(…)` brings both
+        together. Where time runs forward, no target is predicted from values of its own time or later, and targets that
+        lie within a horizon after the same known values are predicted together, from what lies before the first of
+        them: which others are asked for matters.
 
         Args:
             data: where; it needs the columns of coordinates and covariates, not those of values.
@@ -74,8 +93,9 @@ class Fitted(eqx.Module):
         quantiles = [real("quantiles", p, 0, 1) for p in quantiles]
         if len(set(map(percent, quantiles))) < len(set(quantiles)):
             raise ValueError(f"`quantiles` must differ by more than a millionth of a percent, got {quantiles}.")
-        asked = self._table(data)
-        known, pred = self._distribution(asked, self._context(context), progress=progress)
+        asked, ctx = self._table(data), self._context(context)
+        known, tgt = self._targets(asked, ctx)
+        pred = self._distribution(ctx, tgt, progress=progress)
         results = {}
         for name, values in self.encoding.results(pred, quantiles).items():
             blank = np.full(len(asked), None if values.dtype == object else np.nan, values.dtype)
@@ -106,17 +126,63 @@ class Fitted(eqx.Module):
         Raises:
             ValueError: as `predict`; rows without all coordinates.
         """
-        asked = self._table(data)
-        known, pred = self._distribution(asked, self._context(context))
+        asked, ctx = self._table(data), self._context(context)
+        known, tgt = self._targets(asked, ctx)
         if not known.all():
-            raise ValueError(f"`data` must have all coordinates in every row, got {int((~known).sum())} rows without.")
-        return self.encoding.marginals(pred)
+            raise ValueError(
+                f"`data` must have all coordinates in every row, got {int((~known).sum())} rows without: leave them "
+                "out by `table[fitted.placed(table)]`, where of a grid `table = data.to_dataframe().reset_index()`."
+            )
+        return self.encoding.marginals(self._distribution(ctx, tgt))
+
+    def samples(
+        self, data: Any, *, samples: int = 100, key: Key, context: Any = None, together: int = 1
+    ) -> dict[str, np.ndarray]:
+        """Joint draws of every value at all rows, for a maximum, a sum or a probability over many places.
+
+        Each row that is drawn joins the context of the next, see `bsatnp.joint.joint_samples`: meant for hundreds of
+        rows. Draws are of observations, noise included; the same key gives the same.
+
+        **Shapes.** By value `(sample, row)`, in the order of the rows of `data`, in units of the value, or labels; NaN
+        or None in rows without all coordinates.
+
+        Args:
+            data: where; as for `predict`.
+            samples: number of draws.
+            key: a typed key.
+            context: known values; those of the training data when None.
+            together: rows that are drawn at once, as if they were independent given those before.
+
+        Warns:
+            UserWarning: as `predict`.
+
+        Raises:
+            ValueError: as `predict`; time that runs forward, where rows of one time never see each other; more rows
+                than can share one context.
+        """
+        if self.columns.forward is not None:
+            raise ValueError("`time` must not be `Forward` for joint samples: forecasts of one time are made apart.")
+        asked, ctx = self._table(data), self._context(context)
+        known, tgt = self._targets(asked, ctx)
+        plan = list(self._plan(ctx, tgt))
+        if len(plan) > 1:
+            raise ValueError(
+                f"`data` must have few enough rows to share the nearest of {len(ctx)} context points, got {len(tgt)}: "
+                "sample parts of it, or give a smaller `context`."
+            )
+        ((_, of),) = plan
+        drawn = joint_samples(self.model, ctx.take(of), tgt, samples=samples, key=key, together=together)
+        found = {}
+        for name, values in self.encoding.drawn(drawn).items():
+            found[name] = np.full((len(values), len(asked)), None if values.dtype == object else np.nan, values.dtype)
+            found[name][:, known] = values
+        return found
 
     def score(self, data: Any, *, context: Any = None) -> dict[str, dict[str, float]]:
         """Scores on data that were not trained on, by value: NLL, MAE, RMSE, 95 % coverage, CRPS, in their units.
 
-        Where time runs forward, these are forecasts at most a horizon ahead, from what lies before each in `context`
-        and in `data`.
+        Where time runs forward, these are forecasts at most a horizon ahead, from what lies before in `context` and in
+        `data`, of one horizon after the other.
 
         Warns:
             UserWarning: as `predict`.
@@ -132,8 +198,8 @@ class Fitted(eqx.Module):
             ctx = joined(ctx, new.take(np.flatnonzero(~held)))
         elif held.any():
             raise ValueError(f"`data` must be new to be scored, got {held.sum()} rows that the context holds as well.")
-        known, pred = self._distribution(asked, ctx)
-        found = scores(self.encoding, pred, f[known])
+        known, tgt = self._targets(asked, ctx)
+        found = scores(self.encoding, self._distribution(ctx, tgt), f[known])
         if unseen := [name for name in self.columns.values if name not in found]:
             raise ValueError(f"Column {unseen[0]!r} must hold a value to be scored, got none.")
         return found
@@ -179,25 +245,30 @@ class Fitted(eqx.Module):
         known &= ~np.isnan(f).any(-1)
         return self.encoding.points({name: values[known] for name, values in index.items()}, f[known])
 
-    def _distribution(
-        self, asked: Table, ctx: Points, *, progress: bool = False
-    ) -> tuple[np.ndarray, AbstractLikelihood]:
-        """Which rows have all coordinates, and the scaled prediction of those."""
+    def _distribution(self, ctx: Points, tgt: Points, *, progress: bool = False) -> AbstractLikelihood:
+        """The scaled prediction."""
+        plan = self._plan(ctx, tgt)
+        parts = [(rows, predict(self.model, ctx.take(of), tgt.take(rows), progress=progress)) for rows, of in plan]
+        if not parts:
+            return predict(self.model, ctx.take(slice(0, 0)), tgt)
+        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *[one for _, one in parts])
+
+    def _targets(self, asked: Table, ctx: Points) -> tuple[np.ndarray, Points]:
+        """Which rows have all coordinates, and these as points."""
         index, known = self.encoding.meaning.read(asked)
         tgt = self.encoding.points({name: values[known] for name, values in index.items()})
         for doubt in doubts.about_targets(self.encoding, ctx, tgt):
             warnings.warn(doubt, stacklevel=_CALLER)
+        return known, tgt
+
+    def _plan(self, ctx: Points, tgt: Points) -> plans.Plan:
+        """Which context each target is predicted from."""
         splits = self.splits
         if isinstance(splits, Forecasts):
-            options = {"n_ctx": splits.n_ctx, "history": splits.history, "horizon": splits.horizon}
-            plan = plans.ahead(ctx.index["t"][:, 0], tgt.index["t"][:, 0], **options)
-        else:
-            plan = plans.everywhere(*positions(self.columns, ctx.index, tgt.index), n_ctx=splits.n_ctx)
-        parts = [(rows, predict(self.model, ctx.take(of), tgt.take(rows), progress=progress)) for rows, of in plan]
-        if not parts:
-            return known, predict(self.model, ctx.take(slice(0, 0)), tgt)
-        order = np.argsort(np.concatenate([rows for rows, _ in parts]), kind="stable")
-        return known, jax.tree.map(lambda *leaves: np.concatenate(leaves)[order], *[one for _, one in parts])
+            options = {"n_ctx": splits.n_ctx, "history": splits.history, "horizon": splits.horizon, "say": self._told}
+            return plans.ahead(ctx.index["t"][:, 0], tgt.index["t"][:, 0], **options)
+        return plans.everywhere(*positions(self.columns, ctx.index, tgt.index), n_ctx=splits.n_ctx)
 
 
 def load(path: str | os.PathLike, *, classes: Iterable[Any] = ()) -> Fitted:

@@ -86,6 +86,10 @@ def fit(
     given = default_splits(columns, index) if splits is None else splits
     if isinstance(given, Forecasts) and columns.forward is None:
         raise ValueError("`time` must be `Forward` for tasks that are forecasts.")
+    if isinstance(splits, Forecasts) and columns.forward is not None:
+        for name in ("horizon", "history"):
+            if (wish := getattr(columns.forward, name)) not in (None, getattr(splits, name)):
+                raise ValueError(f"`{name}` must be the same in `Forward` and `splits`, got {wish} and another.")
     if not isinstance(given, Forecasts) and columns.forward is not None:
         raise ValueError(f"`splits` must be Forecasts where time is `Forward`, got {type(given).__name__}.")
     if len(f) < 3:

@@ -8,7 +8,7 @@ import numpy as np
 from bsatnp._types import whole
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.roles import Sphere
-from bsatnp.frames.table import need, table
+from bsatnp.frames.table import is_frame, need, table
 
 
 def grid(data: Any, columns: Columns, *, cells: int = 100) -> Any:
@@ -43,7 +43,7 @@ def grid(data: Any, columns: Columns, *, cells: int = 100) -> Any:
     axes = {
         n: a + side * np.arange(math.floor((b - a) / side + 1e-9) + 1) for n, a, b in zip(names, low, high, strict=True)
     }
-    if type(data).__module__.startswith("pandas"):
+    if is_frame(data):
         mesh = np.meshgrid(*axes.values(), indexing="ij")
         return need("pandas", "A table").DataFrame(dict(zip(axes, map(np.ravel, mesh), strict=True)))
     return need("xarray", "A grid").Dataset(coords=axes)

@@ -1,6 +1,6 @@
 """Which context each target is predicted from: all of it, the nearest part of a large one, or the past alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -40,7 +40,15 @@ def everywhere(ctx: np.ndarray, tgt: np.ndarray, n_ctx: int) -> Plan:
         yield rows, np.sort(nearest(offsets, _NEAREST * n_ctx))
 
 
-def ahead(ctx: np.ndarray, tgt: np.ndarray, *, n_ctx: int, history: float, horizon: float) -> Plan:
+def ahead(
+    ctx: np.ndarray,
+    tgt: np.ndarray,
+    *,
+    n_ctx: int,
+    history: float,
+    horizon: float,
+    say: Callable[[float], str] = "{:.3g}".format,
+) -> Plan:
     """Forecast from what lies before: targets go in blocks of at most `horizon`, none sees a value from its own block.
 
     A block has the last `history` before it as context, over all places. One that is much larger than in training is
@@ -48,7 +56,7 @@ def ahead(ctx: np.ndarray, tgt: np.ndarray, *, n_ctx: int, history: float, horiz
 
     **Shapes.** `ctx` and `tgt` are times, `(row,)`.
 
-    **Units.** Scaled time throughout.
+    **Units.** Scaled time throughout; `say` tells a span of it in an error.
 
     Raises:
         ValueError: a target without context before it, or further than `horizon` after the last of it.
@@ -67,10 +75,9 @@ def ahead(ctx: np.ndarray, tgt: np.ndarray, *, n_ctx: int, history: float, horiz
         last = past[known - 1]
         end = int(np.searchsorted(times, last + horizon + slack, "right"))
         if end <= start:
-            late = (first - last) / horizon
             raise ValueError(
-                f"Targets must lie within the horizon of the last context before them, got one {late:.3g} horizons "
-                "after it: give newer values as `context`, or fit with a longer `horizon`."
+                f"Targets must lie within the horizon, {say(horizon)}, of the last context before them, got one "
+                f"{say(first - last)} after it: give newer values as `context`, or fit with a longer `horizon`."
             )
         oldest = int(np.searchsorted(past, last - history + slack, "left"))
         kept = thin(np.arange(oldest, known), _LONGER * n_ctx, np.random.default_rng(0))

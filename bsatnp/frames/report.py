@@ -10,7 +10,7 @@ class Report:
     Args:
         rows: rows of all data sets given.
         used: those with all coordinates and at least one value.
-        missing: values that were not observed in used rows, by name.
+        missing: values that were not observed in rows with all coordinates, by name.
         unplaced: rows without each coordinate or covariate, by column; they are left out.
         repeated: used rows that are the same as one before them in coordinates and values.
         partial: used rows with some of several values missing: they are learned from as targets, never as context.

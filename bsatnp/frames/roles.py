@@ -3,6 +3,7 @@
 import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +15,9 @@ from bsatnp.groups import SO3, Cyclic, Euclidean, On, TimeShift
 from bsatnp.tasks.centring import seconds
 
 _DAY = 86400.0
+
+#: A number in the unit of a column, seconds for dates; or a span of time, that of pandas included.
+Span = float | timedelta | np.timedelta64
 
 
 @dataclass(frozen=True)
@@ -138,17 +142,17 @@ class Forward(AbstractRole):
         column: the column, as for `Time`.
         horizon: how far ahead forecasts go; chosen from the data when None.
         history: how far back a forecast looks; chosen from the data when None. Both are numbers in the unit of the
-            column, seconds for dates.
+            column, seconds for dates, or a `timedelta` of Python, NumPy or pandas.
     """
 
     horizon: float | None
     history: float | None
     dates: ClassVar[bool] = True
 
-    def __init__(self, column: str, *, horizon: float | None = None, history: float | None = None):
+    def __init__(self, column: str, *, horizon: Span | None = None, history: Span | None = None):
         _set(self, "t", (column,), 1, 1)
         for name, value in (("horizon", horizon), ("history", history)):
-            object.__setattr__(self, name, None if value is None else real(name, value))
+            object.__setattr__(self, name, None if value is None else span(name, value))
 
     @property
     def group(self) -> Any:
@@ -167,7 +171,7 @@ class Phase(AbstractRole):
 
     Args:
         column: a column of numbers, or of dates where the period is in seconds.
-        period: after which the phase comes back, in the unit of the column.
+        period: after which the phase comes back, in the unit of the column, or a `timedelta`.
         component: its name in the index set; that of the column when None.
         dated: whether the column must hold dates.
     """
@@ -176,9 +180,9 @@ class Phase(AbstractRole):
     dated: bool = False
     dates: ClassVar[bool] = True
 
-    def __init__(self, column: str, period: float, *, component: str | None = None, dated: bool = False):
+    def __init__(self, column: str, period: Span, *, component: str | None = None, dated: bool = False):
         _set(self, column if component is None else component, (column,), 1, 1)
-        object.__setattr__(self, "period", real("period", period))
+        object.__setattr__(self, "period", span("period", period))
         object.__setattr__(self, "dated", dated)
 
     def read(self, raw: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -204,7 +208,11 @@ class Phase(AbstractRole):
 
 
 def HourOfDay(column: str) -> Phase:
-    """The hour of the day of a column of dates, as a phase; hours that are numbers are `Phase(column, 24)`."""
+    """The hour of the day of a column of dates, as a phase; hours that are numbers are `Phase(column, 24)`.
+
+    Dates with a time zone are converted to UTC: for hours of a place with summer time take their zone off before, with
+    `column.dt.tz_localize(None)`.
+    """
     return Phase(column, _DAY, component="hour", dated=True)
 
 
@@ -233,6 +241,19 @@ class Component(AbstractRole):
         """Coordinates are left as they are: the group knows their unit."""
         width = values.shape[-1]
         return Standard(np.zeros(width), np.ones(width))
+
+
+def span(name: str, value: Span) -> float:
+    """A positive span of time as a number; seconds for a `timedelta`.
+
+    Raises:
+        ValueError: neither a positive number nor a positive `timedelta`.
+    """
+    if isinstance(value, np.timedelta64):
+        value = float(value / np.timedelta64(1, "s"))
+    elif isinstance(value, timedelta):  # of pandas as well
+        value = value.total_seconds()
+    return real(name, value)
 
 
 def same_width(values: np.ndarray) -> Standard:

@@ -3,6 +3,7 @@
 import abc
 import difflib
 import importlib
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +41,10 @@ class AbstractLayout(abc.ABC):
 class Table:
     """Columns of one length.
 
-    `kinds` says of each column whether it holds a "number", a "date", a "zoned date" (with a time zone, now in UTC) or
-    "text", which stands for labels of any type; `columns` are then float64, datetime64 or objects. What is missing is
-    NaN, NaT or None. A column without any entry holds "nothing", whatever its type: NaN in float64.
+    `kinds` says of each column whether it holds a "number", a "duration" (now in seconds), a "date", a "zoned date"
+    (with a time zone, now in UTC) or "text", which stands for labels of any type; `columns` are then float64,
+    datetime64 or objects. What is missing is NaN, NaT, None or an empty text, and then NaN, NaT or None. A column
+    without any entry holds "nothing", whatever its type: NaN in float64.
     """
 
     columns: dict[str, np.ndarray]
@@ -66,14 +68,23 @@ def table(data: Any, names: Sequence[str], *, whole: Sequence[str] = (), dates: 
     Raises:
         ValueError: another kind of object, a column that is not there (the nearest name is given) or cannot be read.
     """
-    kinds = [f"{one.__module__.split('.')[0]}.{one.__name__}" for one in type(data).__mro__]  # GeoDataFrames are frames
-    if "pandas.DataFrame" in kinds:
+    kinds = _kinds(data)
+    if is_frame(data):
         return _blank(_of_frame(data, names, dates))
     if "xarray.DataArray" in kinds:
         data, kinds = _as_dataset(data, names, whole), ["xarray.Dataset"]
     if "xarray.Dataset" in kinds:
         return _blank(_of_dataset(data, names, whole or names, dates))
     raise ValueError(f"`data` must be a pandas DataFrame, an xarray Dataset or a DataArray, got {type(data).__name__}.")
+
+
+def _kinds(data: Any) -> list[str]:
+    return [f"{one.__module__.split('.')[0]}.{one.__name__}" for one in type(data).__mro__]
+
+
+def is_frame(data: Any) -> bool:
+    """Whether it is a DataFrame, or of a class that derives from it as GeoDataFrame does."""
+    return "pandas.DataFrame" in _kinds(data)
 
 
 def _as_dataset(data: Any, names: Sequence[str], whole: Sequence[str]) -> Any:
@@ -150,12 +161,16 @@ def _plain(name: str, series: Any, dates: Collection[str]) -> tuple[np.ndarray, 
     """A series as a plain array, and its kind."""
     pandas = need("pandas", "A table")
     types = pandas.api.types
+    if isinstance(series.dtype, pandas.PeriodDtype):
+        raise ValueError(f"Column {name!r} must hold dates, got periods: use `column.dt.to_timestamp()`.")
     if isinstance(series.dtype, pandas.CategoricalDtype):
         series = series.astype(object)
     if type(series.dtype).__name__ == "ArrowDtype":
         series = series.astype(object)
     if series.dtype == object and types.infer_dtype(series, skipna=True) in _NUMBERS:
         series = series.where(~series.isna(), np.nan).astype(np.float64)
+    if series.dtype == object and hasattr(next(iter(series.dropna()), None), "calendar"):
+        series = pandas.Series(_of_cftime(name, series.to_numpy()), index=series.index)
     if series.dtype == object and types.infer_dtype(series, skipna=True) in ("datetime", "datetime64"):
         series = _dates(name, series)
     if name in dates and (series.dtype == object or types.is_string_dtype(series.dtype)):
@@ -165,11 +180,11 @@ def _plain(name: str, series: Any, dates: Collection[str]) -> tuple[np.ndarray, 
     if types.is_datetime64_dtype(series.dtype):
         return series.to_numpy().astype("datetime64[us]"), "date"
     if types.is_timedelta64_dtype(series.dtype):
-        return series.dt.total_seconds().to_numpy(np.float64), "number"
+        return series.dt.total_seconds().to_numpy(np.float64), "duration"
     if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
         return series.to_numpy(np.float64, na_value=np.nan), "number"
     values = np.array(series.to_numpy(object))
-    values[np.asarray(series.isna(), bool)] = None
+    values[np.asarray(series.isna() | (series == ""), bool)] = None
     return values, "text"
 
 
@@ -180,6 +195,12 @@ def _dates(name: str, series: Any) -> Any:
     known = series[~series.isna()]
     if len(other := known[~known.map(lambda one: isinstance(one, str) or hasattr(one, "year"))]):
         raise ValueError(f"{says}, got {other.iloc[0]!r} among them.")
+    zoned = known.map(_is_zoned).astype(bool)
+    if zoned.any() and not zoned.all():
+        raise ValueError(
+            f"Column {name!r} must have a time zone in every entry or in none, got {known[~zoned].iloc[0]!r} beside "
+            f"{known[zoned].iloc[0]!r}."
+        )
     for options in ({}, {"utc": True}):  # the second for offsets that differ, as over a change of the clock
         try:
             return pandas.to_datetime(series, format="ISO8601", **options)
@@ -188,6 +209,30 @@ def _dates(name: str, series: Any) -> Any:
     read = pandas.to_datetime(series, format="ISO8601", utc=True, errors="coerce")
     example = next(iter(known[read[~series.isna()].isna().to_numpy()]), known.iloc[0])
     raise ValueError(f"{says}, got {example!r}.")
+
+
+def _is_zoned(date: Any) -> bool:
+    """Whether a date, or a text of one, says what its time zone is."""
+    if isinstance(date, str):
+        return re.search(r"\d[T ].*(Z|[+-]\d\d(:?\d\d)?)$", date.strip()) is not None
+    return getattr(date, "tzinfo", None) is not None
+
+
+def _of_cftime(name: str, values: np.ndarray) -> np.ndarray:
+    """Dates of cftime as datetime64.
+
+    Raises:
+        ValueError: another calendar than the standard one.
+    """
+    calendars = {one.calendar for one in values.ravel() if hasattr(one, "calendar")}
+    if other := calendars - {"standard", "gregorian", "proleptic_gregorian"}:
+        options = ', align_on="date"' if "360_day" in other else ""
+        raise ValueError(
+            f"Column {name!r} must be in the standard calendar, got {min(other)!r}: use "
+            f'`data.convert_calendar("standard"{options})` of xarray.'
+        )
+    dates = [np.datetime64(one.isoformat() if hasattr(one, "isoformat") else "NaT", "us") for one in values.ravel()]
+    return np.array(dates).reshape(values.shape)
 
 
 class _Grid(AbstractLayout):
@@ -234,11 +279,11 @@ def _bare(name: str, array: Any, dates: Collection[str]) -> tuple[np.ndarray, st
     if values.dtype.kind == "M":
         return values.astype("datetime64[us]"), "date"
     if values.dtype.kind == "m":
-        return np.where(np.isnat(values), np.nan, values / np.timedelta64(1, "s")), "number"
+        return np.where(np.isnat(values), np.nan, values / np.timedelta64(1, "s")), "duration"
     if values.dtype.kind in "fiub":
         return values.astype(np.float64), "number"
     if values.dtype.kind == "O" and any(hasattr(one, "calendar") for one in values.ravel()[:1]):
-        raise ValueError(f'Column {name!r} must be in the standard calendar: use `data.convert_calendar("standard")`.')
+        return _of_cftime(name, values), "date"
     if values.dtype.kind not in "OUST":
         raise ValueError(f"Column {name!r} must hold numbers, dates or text, got {values.dtype}.")
     series = need("pandas", "Text").Series(values.astype(object).ravel())

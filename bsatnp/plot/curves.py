@@ -101,8 +101,8 @@ def forecast(
         ctx: what it was conditioned on.
         component: the component of time; not needed where only one has width 1.
         at: values that other components must have, such as `{"s": station}`; rows elsewhere are left out.
-        past: how much of the context to show, in the units of time or as `timedelta64`; three times the span of the
-            targets when None.
+        past: how much of the context to show, in the units of time, seconds or a `timedelta64` for dates; three times
+            the span of the targets when None.
         ax: where to draw.
         options: the other arguments of `band`.
 
@@ -123,6 +123,8 @@ def forecast(
     now = before[before <= future.min()].max()
     ax.axvline(now, color="0.6", linewidth=0.9, linestyle="--", zorder=0)
     shown = 3 * (future.max() - now) if past is None else past
+    if future.dtype.kind == "M" and not isinstance(shown, np.timedelta64):
+        shown = np.timedelta64(round(1e6 * real("past", shown)), "us")
     span = future.max() - (now - shown)
     if span > now - now:  # one time alone has no span
         ax.set_xlim(now - shown, future.max() + span / 50)

@@ -109,6 +109,8 @@ def maps(
 ) -> list[Any]:
     """Two maps side by side: the mean with the observations in their colours, and the standard deviation.
 
+    Labels have neither: draw one class with `field(tgt, pred.probs[:, 0, number])`.
+
     **Units.** `unit` is written beside the colour bars; nothing is converted.
 
     Args:
@@ -126,6 +128,7 @@ def maps(
 
     Raises:
         ValueError: what does not fit.
+        NotImplementedError: a likelihood of labels.
     """
     axes = _map_axes(2, degrees=degrees) if ax is None else several(ax, 2)
     same: dict[str, Any] = {"component": component, "out": out, "degrees": degrees, "unit": unit, "xlabel": xlabel}

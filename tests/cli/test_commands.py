@@ -61,7 +61,11 @@ def test_options_say_what_columns_mean():
         "pm",
         space=frames.Sphere("lon", "lat"),
         time=frames.Forward("when", horizon=3600),
-        others=[frames.HourOfDay("when"), frames.DayOfYear("when"), frames.Phase("wind", 360)],
+        others=[
+            frames.HourOfDay("when"),
+            frames.DayOfYear("when"),
+            frames.Phase("wind", 360, component="phase of wind"),
+        ],
         covariates="temp",
         categories="kind",
         log="pm",
@@ -103,6 +107,8 @@ def test_predictions_go_to_any_format(folder, capsys):
     capsys.readouterr()
     assert main(["predict", f"{folder}/soil.bsatnp", f"{folder}/soil.csv", "--out", f"{folder}/m.csv"]) == 0
     assert "predicted, 1 left blank without all coordinates, saved as" in capsys.readouterr().out
+    given, found = pd.read_csv(folder / "soil.csv"), pd.read_csv(folder / "m.csv")
+    pd.testing.assert_frame_equal(found[given.columns], given)  # what the model does not look at goes along
 
 
 def test_check_tells_what_a_file_holds(folder, capsys):

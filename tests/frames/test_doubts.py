@@ -3,9 +3,11 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from tests.frames.conftest import soil_data
+from bsatnp import frames
+from tests.frames.conftest import SOIL, soil_data, untrained
 
 NEW = soil_data()[:30]
 REST = soil_data()[30:]
@@ -53,6 +55,23 @@ def test_targets_in_other_units_are_doubted(soil):
     both = {"x": NEW.x / 1000, "y": NEW.y / 1000}
     (found,) = said(soil.predict, NEW.assign(**both), context=NEW.assign(**both))
     assert found.startswith("The context spreads 0.00")
+
+
+def test_a_column_that_never_varied_is_doubted_where_it_differs():
+    data = soil_data().assign(elev=0.0)
+    fitted = untrained(data, SOIL)
+    assert said(fitted.predict, data) == []
+    (found,) = said(fitted.predict, data.assign(elev=1e4))
+    assert found == "Half of the targets differs in 'elev', which never varied in training: its effect is unknown"
+
+
+def test_targets_on_another_side_of_the_globe_are_doubted():
+    places = {"lon": 5 + np.arange(30) % 6 / 10, "lat": 50 + np.arange(30) // 6 / 10}
+    data = pd.DataFrame(places).assign(v=np.arange(30.0))
+    fitted = untrained(data, frames.Columns("v", space=frames.Sphere("lon", "lat")))
+    assert said(fitted.predict, data) == []
+    (found,) = said(fitted.predict, data.rename(columns={"lon": "lat", "lat": "lon"}))
+    assert "away from the context in 's'" in found
 
 
 def test_units_that_are_named_must_be_those_of_the_training(soil):

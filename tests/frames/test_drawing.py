@@ -109,7 +109,7 @@ def test_forecasts_roll_over_targets_without_their_own_time():
         assert np.ptp(ctx[known]) < 4
         seen.append(asked)
     np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(len(tgt)))
-    with pytest.raises(ValueError, match="Targets must lie within the horizon .*, got one 1.5 horizons after it"):
+    with pytest.raises(ValueError, match="Targets must lie within the horizon, 2, .*, got one 3 after it"):
         list(ahead(ctx, np.array([22.0]), n_ctx=50, history=4.0, horizon=2.0))
     with pytest.raises(ValueError, match="`context` must hold values from before every target"):
         list(ahead(ctx, np.array([0.0]), n_ctx=50, history=4.0, horizon=2.0))
@@ -171,3 +171,14 @@ def test_rows_that_are_the_same_are_held_out_together():
     held = frames.Random(20, 8).hold_out(twice, 0.2, np.random.default_rng(0))
     np.testing.assert_array_equal(held[60:], held[:60:2])
     assert 18 <= held.sum() <= 19 and (held[60:]).any()
+
+
+def test_places_that_were_measured_again_are_held_out_together():
+    """Else the held-out score would be of places that the model has seen."""
+    data = rows(60)
+    again = np.concatenate([np.arange(60), np.arange(0, 60, 2)])
+    points = data.points.take(again)
+    moved = Rows(Points(points.index, points.f + (np.arange(90) >= 60)[:, None]), data.positions[again], None)
+    held = frames.Random(20, 8).hold_out(moved, 0.2, np.random.default_rng(0))
+    np.testing.assert_array_equal(held[60:], held[:60:2])
+    assert held[60:].any() and not held[60:].all()

@@ -1,5 +1,6 @@
 """Columns, their meaning and scaling: hand-made oracles, and what is refused by name."""
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,19 @@ from bsatnp.frames.encoding import Encoding, Meaning, percent
 from bsatnp.frames.fitted import scores
 from bsatnp.frames.roles import lengths
 from bsatnp.frames.table import table
+from bsatnp.groups import Translation
 from bsatnp.likelihoods import CategoricalHead, Gaussian, NegativeBinomialHead, Poisson, PoissonHead
 from tests.frames.conftest import SOIL, soil_data
 
 PLACE = frames.Plane("x", "y")
 
 
+def of(columns, data):
+    return table(data, (*columns.coordinates, *columns.values), whole=columns.values, dates=columns.dates)
+
+
 def meaning_of(columns, *data):
-    names = (*columns.coordinates, *columns.values)
-    return Meaning.of(columns, [table(one, names, whole=columns.values, dates=columns.dates) for one in data])
+    return Meaning.of(columns, [of(columns, one) for one in data])
 
 
 def read(meaning, data) -> tuple[dict[str, np.ndarray], np.ndarray]:
@@ -48,9 +53,12 @@ def values(meaning, data) -> np.ndarray:
         (lambda: frames.Columns("v", space=PLACE, log="v", head=PoissonHead()), "`log` must be empty for values that"),
         (lambda: frames.Columns("v", space=PLACE, units={"w": "m"}), "`units` must be of some of `values`, got 'w'"),
         (lambda: frames.Columns(["v", "w"], space=PLACE, head=CategoricalHead(2)), "must be one column for a Cat"),
+        (lambda: frames.Columns("v", others=[frames.Phase("x", 360)]), "No component may be called 'x'.*`component`"),
+        (lambda: frames.Columns("v", others=[frames.Component("x", ("a",), Translation(1))]), "may be called 'x'"),
         (lambda: frames.Plane(), "`Plane` takes names of 1 to 3 columns"),
         (lambda: frames.Phase("a", 0.0), "`period` must be positive, got 0"),
         (lambda: frames.Forward("a", horizon=-1.0), "`horizon` must be positive, got -1"),
+        (lambda: frames.Forward("a", history=pd.Timedelta(0)), "`history` must be positive, got 0"),
     ],
 )
 def test_declarations_that_make_no_sense(make, says):
@@ -176,6 +184,59 @@ def test_new_data_that_do_not_fit_the_old(change, says):
         read(meaning, soil_data().iloc[:5].assign(**change))
 
 
+def test_labels_are_told_apart_by_how_they_are_written():
+    """Files of the same codes hold text where some have a letter, and numbers where none has."""
+    columns = frames.Columns("v", space=frames.Plane("a"), categories="soil")
+    text = pd.DataFrame({"v": 1.0, "a": [0.0, 1.0, 2.0], "soil": ["1", "2", "3a"]})
+    numbers = text[:2].assign(soil=[1.0, 2.0])
+    for meaning in (meaning_of(columns, text), Meaning.of(columns, [of(columns, one) for one in (numbers, text)])):
+        assert list(map(str, meaning.labels["soil"])) == ["1", "2", "3a"]
+        np.testing.assert_array_equal(read(meaning, numbers)[0]["x"], np.eye(3)[:2])
+        np.testing.assert_array_equal(read(meaning, text)[0]["x"], np.eye(3))
+    labelled = frames.Columns("soil", space=frames.Plane("a"), head=CategoricalHead(2))
+    np.testing.assert_array_equal(values(meaning_of(labelled, text), numbers), [[0], [1]])
+    with pytest.raises(ValueError, match=r"must hold one of \['1', '2', '3a'\], got \[4\] in 1 of 1 rows"):
+        read(meaning_of(columns, text), numbers[:1].assign(soil=4))
+
+
+def test_degrees_are_degrees_however_they_are_called():
+    columns = frames.Columns("v", space=frames.Sphere("lon", "lat"))
+    data = pd.DataFrame({"lon": [1.0, 2.0], "lat": 50.0, "v": 1.0})
+    named = [data.copy(), data.copy()]
+    for one, unit in zip(named, ("degrees_north", "degrees_N"), strict=True):
+        one.attrs["units"] = {"lat": unit}
+    meaning = Meaning.of(columns, [of(columns, one) for one in named])
+    meaning.check_units(of(columns, named[1]))
+    named[1].attrs["units"] = {"v": "m"}
+    Meaning.of(columns, [of(columns, named[0])]).check_units(of(columns, named[1]))
+    named[0].attrs["units"] = {"v": "km"}
+    with pytest.raises(ValueError, match="'v' must be in 'm' as in training, got 'km': convert it, or correct"):
+        Meaning.of(columns, [of(columns, named[1])]).check_units(of(columns, named[0]))
+
+
+def test_spans_of_time_are_no_numbers():
+    columns = frames.Columns("v", covariates="lead")
+    spans = pd.DataFrame({"v": 1.0, "lead": pd.to_timedelta([1, 2], unit="h")})
+    index, _ = read(meaning_of(columns, spans), spans)
+    np.testing.assert_array_equal(index["x"], [[3600], [7200]])
+    with pytest.raises(ValueError, match="'lead' must hold spans of time as in training, got numbers"):
+        read(meaning_of(columns, spans), spans.assign(lead=[1.0, 2.0]))
+
+
+def test_spans_of_any_kind_are_seconds():
+    for span in (21600, timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h")):
+        assert frames.Forward("t", horizon=span, history=span) == frames.Forward("t", horizon=21600.0, history=21600.0)
+        assert frames.Phase("t", span).period == 21600
+
+
+def test_phases_of_dates_have_a_period_in_seconds():
+    columns = frames.Columns("v", others=[frames.Phase("day", 30)])
+    data = pd.DataFrame({"v": np.arange(5.0), "day": pd.date_range("2024", periods=5)})
+    meaning = meaning_of(columns, data)
+    with pytest.raises(ValueError, match="'day' must have several phases in a period of 30 s, got one"):
+        Encoding.fit(meaning, read(meaning, data)[0], values(meaning, data))
+
+
 def test_time_zones_must_be_there_or_not_as_in_training():
     naive = pd.DataFrame({"t": pd.date_range("2024", periods=5), "v": 1.0})
     zoned = naive.assign(t=naive.t.dt.tz_localize("Asia/Shanghai"))
@@ -218,6 +279,16 @@ def test_time_zones_must_be_there_or_not_as_in_training():
             frames.Columns("acid", time=frames.Time("day")),
             {"day": 20240301 + np.arange(60) % 28},
             "Column 'day' must hold dates or a time that runs evenly, got 20240301: read it with `pandas.to_datetime",
+        ),
+        (
+            frames.Columns("acid", time=frames.Time("month")),
+            {"month": 202401 + 100 * (np.arange(60) // 12) + np.arange(60) % 12},
+            r'got 202401: read it with `pandas.to_datetime\(column.astype\(str\), format="%Y%m"\)`',
+        ),
+        (
+            frames.Columns("acid", time=frames.Forward("week")),
+            {"week": [202351, 202352, *range(202401, 202453), *range(202501, 202507)]},
+            r'got 202351: read it with `pandas.to_datetime\(column.astype\(str\) \+ "1", format="%G%V%u"\)`',
         ),
         (frames.Columns("zinc", space=PLACE, head=PoissonHead()), {}, "do not suit the likelihood: .* whole numbers"),
         (frames.Columns("zinc", time=frames.Time("soil")), {}, "must hold numbers or dates"),

@@ -63,7 +63,7 @@ def test_kinds_of_columns_of_a_frame():
     frame.attrs["units"] = {"lead": "s", "other": "m"}
     names = ("whole", "flag", "lead", "label", "code", "zoned", "iso", "plain")
     found = table(frame, names, dates={"iso", "plain"})
-    kinds = ["number", "number", "number", "text", "number", "zoned date", "zoned date", "date"]
+    kinds = ["number", "number", "duration", "text", "number", "zoned date", "zoned date", "date"]
     assert list(found.kinds.values()) == kinds
     np.testing.assert_array_equal(found.columns["whole"], [1, np.nan, 3])
     np.testing.assert_array_equal(found.columns["flag"], [1, 0, 1])
@@ -96,9 +96,24 @@ def test_kinds_of_columns_of_a_frame():
             "Column 't' must hold numbers or dates such as .*, got 'yesterday'",
         ),
         (
+            pd.DataFrame({"t": ["2024-01-01 00:00", "2024-01-02T00:00+01:00"]}),
+            ("t",),
+            "Column 't' must have a time zone in every entry or in none, got '2024-01-01 00:00' beside '2024-01-02T",
+        ),
+        (
+            pd.DataFrame({"t": pd.period_range("2024-01", periods=2, freq="M")}),
+            ("t",),
+            r"Column 't' must hold dates, got periods: use `column.dt.to_timestamp\(\)`",
+        ),
+        (
             xr.Dataset(coords={"t": xr.date_range("2024-01-01", periods=2, calendar="360_day", use_cftime=True)}),
             ("t",),
-            "Column 't' must be in the standard calendar",
+            "Column 't' must be in the standard calendar, got '360_day': use .*, align_on=\"date\"",
+        ),
+        (
+            pd.DataFrame({"t": xr.date_range("2024-01-01", periods=2, calendar="noleap", use_cftime=True)}),
+            ("t",),
+            r"Column 't' must be in the standard calendar, got 'noleap': use `data.convert_calendar\(\"standard\"\)`",
         ),
     ],
 )
@@ -118,6 +133,51 @@ def test_what_is_not_installed_is_named(module, extra, monkeypatch, tmp_path):
     path.write_text("x\n1\n")
     with pytest.raises(ImportError, match=f"needs {module}"):
         frames.read(path)
+
+
+def test_dates_of_cftime_in_the_standard_calendar():
+    pytest.importorskip("cftime")
+    dates = xr.date_range("2024-02-28", periods=3, calendar="standard", use_cftime=True)
+    expected = np.arange("2024-02-28", "2024-03-02", dtype="datetime64[D]")
+    for data in (xr.Dataset(coords={"t": dates}), pd.DataFrame({"t": dates})):
+        found = table(data, ("t",), dates={"t"})
+        assert found.kinds == {"t": "date"}
+        np.testing.assert_array_equal(found.columns["t"], expected)
+
+
+def test_labels_that_are_missing_stay_so_in_a_file(tmp_path):
+    """netCDF has no missing text: it comes back empty."""
+    cover = np.array([["wood", None], ["crop", "wood"]], object)
+    frames.write(xr.Dataset({"cover": (("a", "b"), cover)}), tmp_path / "a.nc")
+    found = table(frames.read(tmp_path / "a.nc"), ("cover",))
+    assert found.columns["cover"].tolist() == ["wood", None, "crop", "wood"]
+
+
+class Special(pd.DataFrame):
+    """A table of a class of its own, as GeoDataFrame is."""
+
+
+def test_tables_of_a_class_that_derives_from_dataframe(tmp_path):
+    data = Special({"x": [0.0, 1.0], "y": [0.0, 1.0]})
+    data.__class__.__module__ = "geopandas"
+    columns = frames.Columns("v", space=frames.Plane("x", "y"))
+    assert type(frames.grid(data, columns, cells=2)) is pd.DataFrame
+    frames.write(data, tmp_path / "a.csv")
+    assert len(frames.read(tmp_path / "a.csv")) == 2
+
+
+def test_a_table_of_any_types_goes_to_netcdf(tmp_path):
+    when = pd.date_range("2024-07-01", periods=2, tz="Europe/Berlin", name="when")
+    columns = {"n": pd.array([1, None], dtype="Int64"), "kind": pd.Categorical(["a", None]), "is_crop/wood": [0.5, 0.5]}
+    frames.write(pd.DataFrame(columns, index=when), tmp_path / "a.nc")
+    found = frames.read(tmp_path / "a.nc")
+    np.testing.assert_array_equal(found["n"], [1, np.nan])
+    assert found["kind"].values.tolist() == ["a", ""] and "is_crop_wood" in found
+    assert found["when"].values[0] == np.datetime64("2024-06-30T22:00")
+    frames.write(GRID.stack(place=("lat", "lon")), tmp_path / "b.nc")
+    assert frames.read(tmp_path / "b.nc")["t2m"].size == GRID["t2m"].size
+    with pytest.raises(ValueError, match="must differ in more than '/' and '_' for netCDF, got 'a_b' twice"):
+        frames.write(pd.DataFrame({"a/b": [1.0], "a_b": [2.0]}), tmp_path / "c.nc")
 
 
 def test_files_by_suffix(tmp_path):

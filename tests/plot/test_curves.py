@@ -65,6 +65,8 @@ def test_a_forecast_on_real_data(air, drawn):
     assert seen[0] < np.nanmin(tgt.f[here, 0]) and seen[1] > np.nanmax(tgt.f[here, 0])
     assert drawn(axis) > 50
     wide = plot.forecast(tgt, pred, ctx=ctx, component="t", at={"s": place}, past=np.timedelta64(40, "h"))
+    same = plot.forecast(tgt, pred, ctx=ctx, component="t", at={"s": place}, past=40 * 3600)
+    assert same.get_xlim() == wide.get_xlim()
     assert np.ptp(wide.get_xlim()) > 1.6
 
 

@@ -38,7 +38,7 @@ ALLOWED = {
     "compat": {"_types", "models", "models.base", "layers", "bias", "groups", "likelihoods"},
     "frames": {
         *("_types", "groups", "bias", "layers", "likelihoods", "metrics", "models.base", "models", "tasks"),
-        *("train", "predict", "checkpoint", "datasets"),
+        *("train", "predict", "joint", "checkpoint", "datasets"),
     },
     "cli": {"_types", "groups", "frames", "testing", "likelihoods", "models.base", "checkpoint"},
     "__main__": {"cli"},
@@ -51,7 +51,7 @@ ALLOWED = {
 #: Packages that any module may import at its top.
 EVERYWHERE = {"jax", "jaxtyping", "numpy", "equinox"}
 #: Packages that belong to some rooms.
-ELSEWHERE = {"optax": {"train"}, "tqdm": {"train", "predict", "nearest"}, "scipy": {"nearest"}}
+ELSEWHERE = {"optax": {"train"}, "tqdm": {"train", "predict", "nearest"}, "scipy": {"nearest", "layers"}}
 #: Packages for inside a function, and the rooms that may have them there.
 LAZY = {
     "matplotlib": {"plot"},

@@ -1,0 +1,32 @@
+"""How far ahead forecasts go."""
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from bsatnp import frames
+from tests.frames.conftest import RIVER, TINY_FIT, river_data, untrained
+
+
+def test_the_horizon_holds_a_year_that_is_a_day_longer():
+    """As many days as between most years, and months of 28 to 31."""
+    for freq, count, more in (("YS", 9, "2024-01-01"), ("QS", 24, "2026-01-01"), ("MS", 40, "2023-05-01")):
+        when = pd.date_range("2015-01-01" if freq == "YS" else "2020-01-01", periods=count, freq=freq)
+        data = pd.DataFrame({"when": np.repeat(when, 40), "x": np.tile(np.arange(40.0), count)}).assign(v=1.0)
+        data["v"] += np.random.default_rng(0).normal(size=len(data))
+        fitted = untrained(data, frames.Columns("v", space=frames.Plane("x"), time=frames.Forward("when")))
+        new = pd.DataFrame({"when": pd.Timestamp(more), "x": [0.5]})
+        assert np.isfinite(fitted.predict(new)["v_mean"]).all()
+        days = {"YS": 366, "QS": 92, "MS": 31}[freq]
+        assert fitted.horizon is not None and fitted.horizon >= days * 86400
+        with pytest.raises(ValueError, match=r"within the horizon, \d+ days, of .*, got one [\d.e+]+ days after it"):
+            fitted.predict(new.assign(when=pd.Timestamp("2050-01-01")))
+
+
+def test_forecasts_have_one_horizon():
+    splits = frames.Forecasts(16, 8, history=3 * 86400, horizon=3600)
+    with pytest.raises(
+        ValueError, match="`horizon` must be the same in `Forward` and `splits`, got 86400"
+    ):
+        frames.fit(river_data(), RIVER, splits=splits, key=jax.random.key(0), **TINY_FIT)
