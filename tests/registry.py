@@ -25,7 +25,7 @@ LIGHT = hypothesis.settings().max_examples
 HEAVY = max(4, LIGHT // 4)
 
 #: What the rooms export besides groups, biases and models.
-HELPERS = {"Group", "components", "example_point", "factors", "safe_norm"}
+HELPERS = {"Group", "components", "example_point", "factors", "has_width", "hashes", "safe_norm"}
 
 
 @dataclasses.dataclass(frozen=True)

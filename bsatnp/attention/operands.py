@@ -24,8 +24,8 @@ class Operands(eqx.Module):
 
     @property
     def held(self) -> int:
-        """Numbers held for each pair at once: one for each head, or the `width` that the score declares."""
-        return max(self.q.shape[-3], getattr(self.score, "width", 0))
+        """Numbers held for each pair at once: one for each head, or more where the score declares it."""
+        return max(self.q.shape[-3], getattr(self.score, "numbers_per_pair", 0))
 
     def dots(self) -> Array:
         """Scaled dot products of all pairs `(head, q, k)`, in float32 or wider."""

@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float
 
 from bsatnp._exponential import decay
-from bsatnp._types import is_traced, widened
+from bsatnp._types import is_traced, whole, widened
 from bsatnp.attention import dense, tiles
 from bsatnp.attention.forward_mode import reverse_mode_only
 from bsatnp.attention.operands import Operands, prepare, product
@@ -52,6 +52,8 @@ def scan_attention(
         v: values.
         score: `score(dots, q_index, k_index)` turns the scaled dot products `(head, q, k)` of a tile and the index sets
             of its rows into scores of that shape; −inf excludes a pair. Arrays inside a pytree callable get gradients.
+            Its attribute `numbers_per_pair`, where it has one, says how many numbers it holds at once for each pair, so
+            that tiles are chosen smaller.
         q_index: pytree of what `score` needs of the queries.
         k_index: pytree of what `score` needs of the keys.
         mask: True where a key may be attended to: `(k,)`, `(1, k)` or `(q, k)`. Whatever a masked row holds, NaN
@@ -68,8 +70,10 @@ def scan_attention(
 
     **Reference.** Equations (5) to (7) of the paper.
     """
-    if tile is not None and (len(tile) != 2 or min(tile) < 1):
-        raise ValueError(f"`tile` must be two numbers of at least 1, got {tile}.")
+    if tile is not None:
+        if not isinstance(tile, tuple | list) or len(tile) != 2:
+            raise ValueError(f"`tile` must be two numbers, of queries and of keys, got {tile}.")
+        tile = whole("tile", tile[0]), whole("tile", tile[1])
     operands, mask = prepare(q, k, v, score, q_index, k_index, mask, scale)
     if operands.q.shape[1] == 0 or operands.k.shape[1] == 0:
         # no device has a key where one has none, since all hold arrays of one shape

@@ -61,11 +61,11 @@ class Weighted(AbstractBias):
     **Invariant under.** What the bias is invariant under.
 
     Args:
-        bias: a bias with finite scores.
+        bias: a bias with finite scores; a mask of your own goes beside it, in a `Sum`.
         heads: number of heads.
 
     Raises:
-        ValueError: a hard mask, whose −inf has no weight; from a call, a bias with another number of heads.
+        ValueError: `Causal` or `Window`, whose −inf has no weight; from a call, a bias with another number of heads.
 
     **Reference.** The weights γ of equation (3) of the paper.
     """

@@ -7,6 +7,7 @@ import inspect
 import math
 import sys
 import types
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,11 +22,12 @@ from bsatnp.checkpoint.compare import array_nodes
 
 _ACTIVATIONS = (
     "relu relu6 gelu silu sigmoid softplus tanh elu selu celu leaky_relu mish hard_tanh soft_sign squareplus "
-    "log_sigmoid softmax log_softmax identity"
+    "log_sigmoid softmax log_softmax identity hard_sigmoid hard_silu sparse_plus"
 )
+_ELEMENTWISE = "exp log1p expm1 sin cos tanh arctan abs square sqrt arcsinh"
 _FUNCTIONS: dict[str, Any] = {
     **{f"jax.nn.{name}": getattr(jax.nn, name) for name in _ACTIVATIONS.split()},
-    **{f"jax.numpy.{name}": getattr(jnp, name) for name in "exp log1p expm1 sin cos abs square sqrt arcsinh".split()},
+    **{f"jax.numpy.{name}": getattr(jnp, name) for name in _ELEMENTWISE.split()},
     "equinox.nn.MLP.final_activation": inspect.signature(eqx.nn.MLP.__init__).parameters["final_activation"].default,
 }
 _UNSET = object()
@@ -81,7 +83,7 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
     if isinstance(tree, np.dtype) and tree.name in DTYPES:
         return {"dtype": tree.name}
     name = next((name for name, function in _FUNCTIONS.items() if function is tree), None)
-    if name is not None or (isinstance(tree, types.FunctionType) and "<" not in tree.__qualname__):
+    if name is not None or (_is_function(tree) and "<" not in tree.__qualname__):
         return {"function": name or _name(tree)}
     if kind is functools.partial and isinstance(tree, functools.partial):
         return {"partial": [inner(tree.func, "func"), several(tree.args), inner(dict(tree.keywords), "keywords")]}
@@ -107,6 +109,13 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
     raise CheckpointError(
         f"`{path[1:] or 'model'}` must be an array, a plain value, a module, a dataclass, an object of nothing but "
         f"attributes or a named function to be saved, got {tree if callable(tree) else kind.__name__}."
+    )
+
+
+def _is_function(tree: Any) -> bool:
+    """Whether it is a function, or one that `jax.jit` and its like have wrapped."""
+    return isinstance(tree, types.FunctionType) or (
+        callable(tree) and not isinstance(tree, type) and all(hasattr(tree, n) for n in ("__wrapped__", "__qualname__"))
     )
 
 
@@ -196,7 +205,9 @@ def rebuild(node: Any, arrays: Mapping[str, np.ndarray], known: Mapping[str, Any
         return functools.partial(inner(function, lambda t: t.func), *values, **inner(keywords, lambda t: t.keywords))
     fields = {name: inner(value, lambda t, n=name: getattr(t, n)) for name, value in node["fields"].items()}
     name = node["named"] if "named" in node else node["class"]
-    return _fill(name, type(like) if like is not None else _find(name, known), fields)
+    if like is not None:  # which the description has been compared with; its arrays need not be those of a module
+        return _fill(name, type(like), fields, checked=False)
+    return _fill(name, _find(name, known), fields)
 
 
 def _find(name: str, known: Mapping[str, Any]) -> Any:
@@ -205,8 +216,8 @@ def _find(name: str, known: Mapping[str, Any]) -> Any:
     return known.get(name) or known.get(last) or (known.get(f"bsatnp.{last}") if name.startswith("bsatnp.") else None)
 
 
-def _fill(name: str, cls: Any, fields: dict[str, Any]) -> Any:
-    """An instance of `cls` with these fields, without its constructor; the checks of a module do run.
+def _fill(name: str, cls: Any, fields: dict[str, Any], *, checked: bool = True) -> Any:
+    """An instance of `cls` with these fields, without its constructor; the checks of a module do run if `checked`.
 
     A module may be a stack of several, whose arrays have a leading axis that its checks never saw: they are then made
     on the first of these.
@@ -227,7 +238,7 @@ def _fill(name: str, cls: Any, fields: dict[str, Any]) -> Any:
     for key, value in values.items():
         if fields.get(key) is not _UNSET:
             object.__setattr__(built, key, value)
-    if isinstance(built, eqx.Module):
+    if checked and isinstance(built, eqx.Module):
         _check(built)
     return built
 
@@ -270,11 +281,14 @@ def known_names(classes: Iterable[Any]) -> dict[str, Any]:
                 table[_name(value)] = value
     table = {name: value for name, value in table.items() if name not in shared}
     table |= {f"equinox.nn.{n}": v for n, v in vars(eqx.nn).items() if isinstance(v, type) and not n.startswith("_")}
-    classes = [classes] if isinstance(classes, type | types.FunctionType) else list(classes)
-    if wrong := [value for value in classes if not isinstance(value, type | types.FunctionType)]:
+    classes: list[Any] = [classes] if isinstance(classes, type) or _is_function(classes) else list(classes)
+    if wrong := [value for value in classes if not (isinstance(value, type) or _is_function(value))]:
         raise ValueError(f"`classes` must be classes and functions, got {wrong[0]!r}.")
+    bare = Counter(value.__name__ for value in set(classes))
     for value in classes:
-        table |= {_name(value): value, value.__name__: value}
+        table[_name(value)] = value
+        if bare[value.__name__] == 1:  # else nothing but the whole name tells which is meant
+            table[value.__name__] = value
     return table
 
 

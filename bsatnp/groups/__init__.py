@@ -13,6 +13,8 @@ from bsatnp.groups.components import Product as Product
 from bsatnp.groups.components import components as components
 from bsatnp.groups.components import example_point as example_point
 from bsatnp.groups.components import factors as factors
+from bsatnp.groups.components import has_width as has_width
+from bsatnp.groups.components import hashes as hashes
 from bsatnp.groups.motions import SO3 as SO3
 from bsatnp.groups.motions import Euclidean as Euclidean
 from bsatnp.groups.protocol import Group as Group

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from bsatnp._types import Key
@@ -21,7 +22,7 @@ class On(eqx.Module):
         group: what acts on it.
 
     Raises:
-        ValueError: a name that is no string, something that is no group.
+        ValueError: a name that is no string, something that is no group, or one without a hash.
     """
 
     component: str = eqx.field(static=True)
@@ -30,8 +31,13 @@ class On(eqx.Module):
     def __check_init__(self):
         if not isinstance(self.component, str):
             raise ValueError(f"`component` must be the name of a component, got {self.component!r}.")
-        if not callable(getattr(self.group, "invariants", None)):
-            raise ValueError(f"`group` must have the method `invariants`, got {type(self.group).__name__}.")
+        if isinstance(self.group, type) or not callable(getattr(self.group, "invariants", None)):
+            got = f"the class {self.group.__name__}" if isinstance(self.group, type) else type(self.group).__name__
+            raise ValueError(f"`group` must be an object with the method `invariants`, got {got}.")
+        if not hashes(self.group):
+            raise ValueError(
+                f"`group` must have a hash, as with `@dataclass(frozen=True)`, got {type(self.group).__name__}."
+            )
 
     @property
     def shift_invariant(self) -> bool:
@@ -112,6 +118,18 @@ class Product(eqx.Module):
         return jnp.concatenate([factor.invariants(p, q) for factor in self.factors])
 
 
+def hashes(group: Any) -> bool:
+    """Whether JAX can keep a group as a static part of a model: a pytree, or something that has a hash."""
+    leaves = jax.tree.leaves(group)
+    if len(leaves) != 1 or leaves[0] is not group:
+        return True
+    try:
+        hash(group)
+    except TypeError:
+        return False
+    return True
+
+
 def components(group: Any) -> tuple[str, ...]:
     """The names of the components that a group made with `On` or `Product` acts on; empty for a bare group."""
     return tuple(factor.component for factor in factors(group))
@@ -121,11 +139,16 @@ def example_point(*groups: Any) -> Any:
     """A point of ones that groups act on, `(dim,)`, or a mapping to that; None where a group does not say its width."""
     parts = [factor for group in groups for factor in factors(group)]
     acting = parts or groups
-    if not all(isinstance(getattr(getattr(one, "group", one), "dim", None), int) for one in acting):
+    if not all(has_width(getattr(one, "group", one)) for one in acting):
         return None
     if not parts:
         return jnp.ones(groups[0].dim) if groups else {}
     return {part.component: jnp.ones(part.group.dim) for part in parts}
+
+
+def has_width(group: Any) -> bool:
+    """Whether a bare group says how wide its points are, by an integer `dim`."""
+    return isinstance(getattr(group, "dim", None), int | np.integer)
 
 
 def factors(group: Any) -> tuple[On, ...]:

@@ -25,7 +25,7 @@ class AbstractScore(eqx.Module):
 
     @property
     @abc.abstractmethod
-    def width(self) -> int:
+    def numbers_per_pair(self) -> int:
         """Numbers held for each pair of points, all heads together; 0 where one for each head is all."""
 
     @abc.abstractmethod
@@ -50,7 +50,7 @@ class AdditiveScore(AbstractScore):
         return self.bias.groups
 
     @property
-    def width(self) -> int:
+    def numbers_per_pair(self) -> int:
         """One number for each head."""
         return 0
 
@@ -95,7 +95,7 @@ class InvariantScore(AbstractScore):
         return (self.group,)
 
     @property
-    def width(self) -> int:
+    def numbers_per_pair(self) -> int:
         """What every layer of the network takes in and gives."""
         return self.network.n_in + sum(int(layer.out_features) for layer in self.network.layers)
 

@@ -97,6 +97,8 @@ def sums(
     """Sums of all scores that the likelihood defines (its `scores`), to be handed to `Accumulator.add_sums`."""
     pred, f, observed = safe(pred, f, observed)
     scores = {**_SCORES, "coverage": _covered(level)}
+    if unknown := [name for name in pred.scores if name not in scores]:
+        raise ValueError(f"`scores` of {type(pred).__name__} must be some of {list(scores)}, got {unknown[0]!r}.")
     terms = {name: _total(scores[name](pred, f), observed) for name in pred.scores}
     return Sums(terms, observed.sum(dtype=jnp.int32))
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bsatnp._types import is_traced
-from bsatnp.groups import components, factors
+from bsatnp.groups import components, factors, has_width
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood
 from bsatnp.tasks import Points, Task, centre, check_pair
 from bsatnp.tasks.centring import narrow
@@ -42,7 +42,7 @@ class AbstractModel(eqx.Module):
 
     @abc.abstractmethod
     def condition(self, ctx: Points) -> Conditioned:
-        """Do all that depends on the context alone; the result maps targets to their distribution.
+        """Do all that depends on the context alone; the result, a pytree, maps targets to their distribution.
 
         Host arrays are taken as they are: see `bsatnp.tasks.centre` for coordinates far from zero.
 
@@ -119,7 +119,7 @@ class AbstractModel(eqx.Module):
             )
         widths = dict(self.embedded)
         acting = [factor for group in self.groups for factor in factors(group)]
-        widths |= {f.component: f.group.dim for f in acting if isinstance(getattr(f.group, "dim", None), int)}
+        widths |= {factor.component: factor.group.dim for factor in acting if has_width(factor.group)}
         needed = set(widths) | {factor.component for factor in acting}
         missing = sorted(needed - set(points.index))
         if missing:

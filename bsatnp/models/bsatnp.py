@@ -8,7 +8,7 @@ import jax
 
 from bsatnp._types import Key
 from bsatnp.bias import AbstractBias
-from bsatnp.groups import components, example_point
+from bsatnp.groups import components, example_point, has_width
 from bsatnp.layers import MLP, AdditiveScore, KRBlock, LayerNorm, TokenEmbedding
 from bsatnp.likelihoods import AbstractHead, GaussianHead
 from bsatnp.models.transformer import AbstractContextTransformer, Memory, drawn, self_attended
@@ -99,7 +99,7 @@ def _check_bias(bias: Any, heads: int) -> None:
     if not isinstance(bias, AbstractBias):
         raise ValueError(f"`bias` must be a bias, such as those of `bsatnp.bias`, got {type(bias).__name__}.")
     for group in bias.groups:
-        if not components(group) and isinstance(getattr(group, "dim", None), int):
+        if not components(group) and has_width(group):
             raise ValueError(
                 f'`bias` must act on a component of the points, as with `On("s", group)`, got {type(group).__name__}.'
             )
@@ -108,7 +108,9 @@ def _check_bias(bias: Any, heads: int) -> None:
         return
     try:
         found = eqx.filter_eval_shape(bias, point, point).shape[0]
-    except KeyError:  # a bias that looks at more than its groups act on
-        return
+    except KeyError as missing:
+        raise ValueError(
+            f"`bias` must look at the components of its groups alone, {sorted(point)}, got one that needs {missing}."
+        ) from None
     if found not in (1, heads):
         raise ValueError(f"`bias` must give {heads} heads, or one score for all of them, got {found}.")

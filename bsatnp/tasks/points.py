@@ -105,13 +105,15 @@ class Points(eqx.Module):
         """The points at `rows`, numbers or a boolean for each, along the point axis of one unbatched set.
 
         Raises:
-            ValueError: a batch.
+            ValueError: a batch; rows that are no list.
             IndexError: a row that is not there.
         """
         if self.mask.ndim != 1:
             raise ValueError(f"`take` needs one set with axes (point,), got batch axes {self.mask.shape[:-1]}.")
         if not isinstance(rows, slice) and not is_traced(rows):
             rows = np.asarray(rows)
+            if rows.ndim != 1:
+                raise ValueError(f"`rows` must be a list of rows, or a slice, got shape {rows.shape}.")
             if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(self)):
                 rows = np.arange(len(self))[rows]  # a device array would take its last row for one beyond
         return jax.tree.map(lambda leaf: leaf[rows], self)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp.groups import Group, On
+from bsatnp.groups import Group, On, hashes
 from bsatnp.testing import strategies
 from bsatnp.testing.compare import Off, differ, finite, largest, rounding, truth, worst
 from bsatnp.testing.perturb import nudges
@@ -29,12 +29,12 @@ def check_group(
 ) -> None:
     """Check that a group is one, that it acts, and that its invariants are invariant.
 
-    The laws: the group holds no trainable arrays; elements go through jit and vmap; `act` keeps shape and type of the
-    points; some of the elements that `sample` draws move some of the points; `compose`, `inverse` and `identity` give
-    elements of one shape; the identity moves nothing; `inverse(g)` undoes g; `compose(g, h)` acts as h, then g;
-    `invariants` is a vector that `act` does not change, with finite gradients even where points coincide; `check`
-    accepts moved points; where the group says `shift_invariant`, adding a vector to both points changes nothing. That
-    the invariants tell apart all pairs that no element maps onto each other is for you to prove.
+    The laws: the group is an object with a hash, and holds no trainable arrays; elements go through jit and vmap; `act`
+    keeps shape and type of the points; some of the elements that `sample` draws move some of the points; `compose`,
+    `inverse` and `identity` give elements of one shape; the identity moves nothing; `inverse(g)` undoes g; `compose(g,
+    h)` acts as h, then g; `invariants` is a vector that `act` does not change, with finite gradients even where points
+    coincide; `check` accepts moved points; where the group says `shift_invariant`, adding a vector to both points
+    changes nothing. That the invariants tell apart all pairs that no element maps onto each other is for you to prove.
 
     Args:
         group: what to check, see `bsatnp.groups.Group`.
@@ -52,6 +52,11 @@ def check_group(
     """
     what = name(group)
     missing = [method for method in _METHODS if not callable(getattr(group, method, None))]
+    if isinstance(group, type):
+        raise LawError(what, "a group is an object", {}, np.inf, 0.0, f"{what} is a class")
+    if not hashes(group):
+        why = "make it a `@dataclass(frozen=True)`, or a class that is no dataclass"
+        raise LawError(what, "a group has a hash", {}, np.inf, 0.0, why)
     if missing or not isinstance(group, Group):
         raise LawError(what, f"a group has methods {', '.join(_METHODS)}", {"missing": missing}, np.inf, 0.0)
     trained = [leaf for leaf in jax.tree.leaves(group) if eqx.is_inexact_array(leaf)]

@@ -12,9 +12,9 @@ from bsatnp.groups import factors
 from bsatnp.models import AbstractModel
 from bsatnp.tasks import Points
 from bsatnp.testing import strategies
-from bsatnp.testing.compare import Off, differ, finite, rounding
+from bsatnp.testing.compare import Off, differ, finite, rounding, truth
 from bsatnp.testing.perturb import nudges, perturbed
-from bsatnp.testing.search import hold, name
+from bsatnp.testing.search import compiles, hold, name
 
 
 def check_model(
@@ -33,14 +33,17 @@ def check_model(
     """Check that a model's predictions are invariant under a group, and that it treats points as sets.
 
     The laws: moving context and targets by one element changes no parameter of the likelihood (mean and std alike);
-    and, for `sets`: the order of the context does not matter; targets come in the caller's order and do not see one
+    and, for `sets`: what `condition` gives goes through jit; a common shift of each component that the model calls
+    `shift_invariant`, and which `predict` therefore centres, does not matter; the order of the context does not matter;
+    targets come in the caller's order and do not see one
     another; padding of context and targets does not matter, whatever it holds; a row without an observed value is no
     context; predictions and the gradient of the log-likelihood are finite, where points coincide and without any
     context too. Every parameter is first moved at random, so that those which start at zero hide nothing.
 
     Args:
         model: what to check.
-        group: made with `On` or `Product`; None for the laws of sets alone.
+        group: made with `On` or `Product`; None for the laws of sets alone, when nothing but shifts is tried of the
+            groups that the model claims.
         sets: whether to check what does not depend on the group.
         points: components to strategies or samplers of their points, see `bsatnp.testing.points`.
         elements: a strategy of elements, `bsatnp.testing.elements(group)` when None.
@@ -92,6 +95,15 @@ def check_model(
     if not sets:
         return
 
+    def answered(model, ctx, f, tgt):
+        _predict(model, ctx, f, tgt)
+        return truth(True)  # noqa: FBT003
+
+    def unshifted(model, ctx, f, tgt, by):
+        after = [{n: x + by[n][:1] if n in movable else x for n, x in points.items()} for points in (ctx, tgt)]
+        got, *nudged = (_predict(model, c, f, t) for c, t in (after, *nudges(*after)))
+        return differ(got, _predict(model, ctx, f, tgt), tolerance, nudged=nudged)
+
     def unordered(model, ctx, f, tgt):
         return differ(_predict(model, _flip(ctx), f[::-1], tgt), _predict(model, ctx, f, tgt), tolerance)
 
@@ -126,6 +138,10 @@ def check_model(
         met = jax.tree.map(lambda a, b: jnp.concatenate([a[:1], b[1:]]), ctx, tgt)
         return finite(_slope((model, twice, met), f, f_tgt, ~nothing))
 
+    through = "what `condition` gives goes through jit"
+    compiles(what, through, lambda: law(through, answered))
+    if movable := model.shift_invariant:
+        law(f"a common shift of {' or '.join(map(repr, sorted(movable)))} does not matter", unshifted, by=x)
     law("the order of the context does not matter", unordered)
     law("targets come in the caller's order", ordered)
     law("targets do not see one another", alone)
@@ -142,12 +158,18 @@ def _predict(
     mask = jnp.ones(f.shape[:1], bool) if mask is None else mask
     observed = jnp.ones(f.shape, bool) if observed is None else observed
     wanted = jnp.ones(len(jax.tree.leaves(tgt)[0]), bool) if wanted is None else wanted
-    return _compiled(model, ctx, f, tgt, mask, observed, wanted)
+    conditioned = _conditioned(model, Points(ctx, f, mask=mask, observed=observed))
+    return _answer(conditioned, Points(tgt, mask=wanted))
 
 
 @eqx.filter_jit
-def _compiled(model: Any, ctx: Any, f: Any, tgt: Any, mask: Any, observed: Any, wanted: Any) -> Any:
-    return jax.tree.leaves(model(Points(ctx, f, mask=mask, observed=observed), Points(tgt, mask=wanted)))
+def _conditioned(model: Any, ctx: Points) -> Any:
+    return model.condition(ctx)
+
+
+@eqx.filter_jit
+def _answer(conditioned: Any, tgt: Points) -> Any:
+    return jax.tree.leaves(conditioned(tgt))
 
 
 @eqx.filter_jit

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp.groups import SO3, Cyclic, On, Permutation, Product, Scaling, factors
+from bsatnp.groups import SO3, Cyclic, On, Permutation, Product, Scaling, factors, has_width
 from bsatnp.likelihoods import AbstractHead, CategoricalHead, NegativeBinomialHead, PoissonHead
 from bsatnp.testing.compare import largest
 from bsatnp.testing.search import hypothesis
@@ -135,10 +135,9 @@ def _one(group: Any) -> Strategy:
         return st.lists(st.integers(1, 40), min_size=group.dim, max_size=group.dim).map(_multiples)
     if isinstance(group, Permutation):
         return st.integers(0, group.size - 1).map(lambda code: [float(code)])
-    dim = getattr(group, "dim", None)
-    if not isinstance(dim, int):
+    if not has_width(group):
         raise ValueError(f"`points` must say what {type(group).__name__} acts on, since it has no integer `dim`.")
-    return _coordinates(dim)
+    return _coordinates(int(group.dim))
 
 
 def _coordinates(dim: int) -> Strategy:

@@ -25,8 +25,10 @@ def prepare(model: AbstractModel, task: Task) -> Task:
     Device arrays pass through untouched.
 
     Raises:
-        ValueError: no batch axis; points that the model does not take.
+        ValueError: no batch axis; targets without values; points that the model does not take.
     """
+    if task.tgt.f is None:
+        raise ValueError("`task.tgt` must hold values to learn from, or to be scored by, got targets without `f`.")
     if task.ctx.mask.ndim != 2:
         raise ValueError(
             f"`task` must be a batch with axes (batch, point), got a mask of shape {task.ctx.mask.shape}; see "

@@ -62,7 +62,8 @@ def fit(
     """Train a model on a stream of batches; continue from `checkpoint` where that file exists.
 
     A run that is cut and continued gives, bit for bit on a CPU, what the uncut run gives. Step n draws its batch with
-    `stream(n, key=jax.random.fold_in(key, n))`. One compilation is made for each shape of batch.
+    `stream(n, key=jax.random.fold_in(key, n))`. One compilation is made for each shape of batch. A run that goes on
+    takes `stream`, `validation` and `loss` as they are given: they must be what they were before.
 
     Args:
         model: where to start; it stays usable.
@@ -85,7 +86,7 @@ def fit(
 
     Raises:
         ValueError: a count below 1, a legacy key, validation batches without observed targets; numbers of the model
-            that a device would cut; see `prepare` and `bsatnp.train.evaluation.shared`.
+            that a device would cut; a loss that is no scalar; see `prepare` and `bsatnp.train.evaluation.shared`.
         OSError: `checkpoint` cannot be written where it is to be.
         CheckpointError: `checkpoint` is of another model, optimiser, key or number of steps; a part of the model that
             no file can describe; a file that the first of several processes sees and another does not.
@@ -157,12 +158,15 @@ def _update(fixed, model, state):
 
     def objective(parameters):
         given = loss(eqx.combine(parameters, model), batch)
-        value, after = given if isinstance(given, tuple) else (given, model)
+        value, after = given if isinstance(given, tuple) and len(given) == 2 else (given, model)
+        if not isinstance(value, jax.Array) or value.shape or not isinstance(after, AbstractModel):
+            raise ValueError(f"`loss` must give a scalar array, or that and a model, got {given}.")
         return value, statistics(after)
 
     (value, remembered), gradient = eqx.filter_value_and_grad(objective, has_aux=True)(parameters)
     with relaxed():
-        change, state = optimizer.update(gradient, state, parameters)
+        update = optax.with_extra_args_support(optimizer).update  # the loss is for those that look at it
+        change, state = update(gradient, state, parameters, value=value)
         parameters = optax.apply_updates(parameters, change)  # in the types of the parameters
     squares = [jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(gradient)]
     scores = jnp.stack([value.astype(jnp.float32), jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))])

@@ -7,6 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -164,12 +165,14 @@ class Run:
 
 def _fingerprint(optimizer: optax.GradientTransformation, parameters: Any) -> str:
     """A digest of what one update computes, so that a run is not continued under other rates or decays."""
+    update = partial(optax.with_extra_args_support(optimizer).update, value=jnp.zeros(()))
     with relaxed():
-        state = jax.eval_shape(optimizer.init, parameters)
-        program = jax.make_jaxpr(optimizer.update)(parameters, state, parameters)
+        state = optimizer.init(parameters)
+        program = jax.make_jaxpr(update)(parameters, state, parameters)
     digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
-    for constant in _constants(program):
-        digest.update(jax.device_get(constant).tobytes())
+    injected = [value for _, value in optax.tree_utils.tree_get_all_with_path(state, "hyperparams")]
+    for constant in [*_constants(program), *jax.tree.leaves(injected)]:
+        digest.update(np.asarray(jax.device_get(constant)).tobytes())
     return digest.hexdigest()
 
 

@@ -14,6 +14,13 @@ P, Q = RNG.normal(size=(4, 2)), RNG.normal(size=(3, 2))
 DISTANCE = np.linalg.norm(P[:, None] - Q[None], axis=-1)
 
 
+class Distance:
+    """A group whose invariant has no sign, and which does not say how wide its points are."""
+
+    def invariants(self, p, q):
+        return jnp.abs(p - q).sum()[None]
+
+
 def tile(made, p=P, q=Q):
     return np.asarray(made.tile(jnp.asarray(p, float), jnp.asarray(q, float)), np.float64)
 
@@ -137,6 +144,8 @@ def test_index_sets():
         (lambda: bias.RBFNetwork("s"), r"`group` must be a group, such as `On\(.s., Translation\(2\)\)`, got 's'"),
         (lambda: bias.Causal(Euclidean(1)), "`group` must bring a signed invariant, as `TimeShift` does.* the future"),
         (lambda: bias.Causal(On("s", SO3())), "`group` must bring a signed invariant"),
+        (lambda: bias.Causal(Distance()), "`group` must bring a signed invariant"),
+        (lambda: bias.Causal(On("s", Distance())), "`group` must bring a signed invariant"),
         (lambda: bias.Causal(Permutation(3)), "`group` must bring a signed invariant"),
         (lambda: bias.MLPBias(Translation(2), dim=2, depth=-1, key=jax.random.key(0)), "`depth` must be at least 0"),
         (

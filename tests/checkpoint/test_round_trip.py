@@ -107,6 +107,37 @@ def test_numpy_scalars_dates_and_named_functions(tmp_path, same_bits):
     assert same_bits(loaded.mlp(x), mlp(x))
 
 
+@jax.jit
+def _halved(x):
+    return x / 2
+
+
+@pytest.mark.parametrize(("function", "classes"), [(jnp.arctan, ()), (jax.nn.hard_swish, ()), (_halved, (_halved,))])
+def test_functions_that_jax_has_wrapped(function, classes, tmp_path, same_bits):
+    mlp = eqx.nn.MLP(1, 2, 3, 1, function, key=jax.random.key(1))
+    checkpoint.save(tmp_path / "m", mlp)
+    x = jnp.asarray([0.3])
+    assert same_bits(checkpoint.load(tmp_path / "m", classes=classes)(x), mlp(x))
+
+
+def test_of_two_classes_of_one_name_none_is_taken_for_another(tmp_path):
+    def made(module, sign):
+        class Wave(eqx.Module):
+            def __call__(self):
+                return sign
+
+        Wave.__module__, Wave.__qualname__ = module, "Wave"
+        return Wave
+
+    one, two, other = made("a", 1), made("b", -1), made("c", 0)
+    checkpoint.save(tmp_path / "m", one())
+    for classes in ([one, two], [two, one]):
+        assert checkpoint.load(tmp_path / "m", classes=classes)() == 1
+    assert checkpoint.load(tmp_path / "m", classes=[two])() == -1  # it has moved to another module
+    with pytest.raises(CheckpointError, match="needs the class a.Wave"):
+        checkpoint.load(tmp_path / "m", classes=[two, other])
+
+
 def test_tasks_of_the_package_need_no_classes(tmp_path, same_bits):
     points = Points({"s": np.arange(6.0).reshape(3, 2)}, np.array([[1.0], [np.nan], [2.0]]))
     task = Task(points, points)

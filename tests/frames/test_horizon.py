@@ -26,7 +26,5 @@ def test_the_horizon_holds_a_year_that_is_a_day_longer():
 
 def test_forecasts_have_one_horizon():
     splits = frames.Forecasts(16, 8, history=3 * 86400, horizon=3600)
-    with pytest.raises(
-        ValueError, match="`horizon` must be the same in `Forward` and `splits`, got 86400"
-    ):
+    with pytest.raises(ValueError, match="`horizon` must be the same in `Forward` and `splits`, got 86400"):
         frames.fit(river_data(), RIVER, splits=splits, key=jax.random.key(0), **TINY_FIT)

@@ -129,7 +129,7 @@ def test_checks_look_at_concrete_points_inside_a_compiled_function():
         (lambda: Cyclic(float("nan")), "`period` must be positive, got nan"),
         (lambda: On(3, Translation(1)), "`component` must be the name of a component, got 3"),  # pyright: ignore
         (lambda: Product(SO3()), r"must be groups `On` different components, got \[\]"),  # pyright: ignore
-        (lambda: On("s", 3), "`group` must have the method `invariants`, got int"),
+        (lambda: On("s", 3), "`group` must be an object with the method `invariants`, got int"),
     ],
 )
 def test_what_is_no_group_is_named(make, says, monkeypatch):

@@ -1,5 +1,7 @@
 """What a model refuses, in one sentence each."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,15 @@ S, F = np.zeros((4, 2)), np.zeros((4, 1))
 
 def rbf(group):
     return bias.RBFNetwork(group, heads=2)
+
+
+class Elsewhere(bias.AbstractGroupBias):
+    """A bias that looks at a component which its group says nothing of."""
+
+    group: Any
+
+    def __call__(self, p, q):
+        return self.group.invariants(p, q)[:1] * p["x"][:1]
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +120,7 @@ def test_values_that_the_likelihood_does_not_take(head, f, says):
         (lambda: bsatnp(heads=0), "`heads` must divide the width of attention 16, got 0"),
         (lambda: bsatnp(dim=0), "`sizes` must be widths of at least 1"),
         (lambda: bsatnp(hidden=0), "`sizes` must be widths of at least 1"),
+        (lambda: bsatnp(Elsewhere(On("s", Translation(2)))), r"groups alone, \['s'\], got one that needs 'x'"),
         (lambda: MLP(2, (), key=jax.random.key(0)), "`sizes` must be widths of at least 1"),
     ],
 )

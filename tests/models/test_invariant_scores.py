@@ -74,7 +74,7 @@ def test_tiles_and_their_gradients_are_those_of_the_whole_matrix(case):
 def test_no_pair_of_all_points_is_held():
     """The largest array of a tiled call and of its gradient is that of a tile: 128 numbers and more for each pair."""
     score = InvariantScore(On("s", Translation(2)), heads=8, key=jax.random.key(0))
-    assert score.width == (8 + 2) + 128 + 128 + 8
+    assert score.numbers_per_pair == (8 + 2) + 128 + 128 + 8
     n, tile = 256, (16, 16)
     q = jnp.zeros((8, n, 16))
     place = {"s": jnp.zeros((n, 2))}

@@ -1,6 +1,7 @@
 """Masked rows may hold anything, rows without a key give zero, and masks that do not fit are refused."""
 
 import inspect
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -27,6 +28,23 @@ def masks():
     late[:, 3:] = False
     late[3, :3], late[3, 6] = False, True  # one query sees the last key alone
     return {"first tile": first_tile, "row": row, "columns": column, "late": late, "all": ~whole}
+
+
+class Falling(eqx.Module):
+    """A score with a field whose name means nothing to attention."""
+
+    width: Any
+
+    def __call__(self, dots, q_index, k_index):
+        return dots - jnp.abs(q_index - k_index.T)[None] / self.width
+
+
+@pytest.mark.parametrize("width", [7.5, np.float32(2), "array"])
+def test_a_score_may_call_its_fields_what_it_likes(width):
+    q, x = jnp.ones((2, 5, 4)), jnp.arange(5.0)[:, None]
+    score = Falling(jnp.ones(()) if width == "array" else width)
+    got, expected = (f(q, q, q, score=score, q_index=x, k_index=x) for f in (scan_attention, dense_attention))
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -156,7 +174,8 @@ def test_a12_scores_that_do_not_fit(entry, shape):
         ({"q_index": (5,)}, "`q_index` must have shape .* got"),
         ({"k_index": (5, 1)}, "`k_index` must have shape .*= .7, dim."),
         ({"tile": (0, 3)}, "`tile` must be"),
-        ({"tile": (3,)}, "`tile` must be"),
+        ({"tile": (3,)}, "`tile` must be two numbers, of queries and of keys"),
+        ({"tile": 64}, "`tile` must be two numbers, of queries and of keys, got 64"),
     ],
 )
 def test_shapes_that_do_not_fit(entry, change, words):

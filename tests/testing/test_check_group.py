@@ -1,5 +1,6 @@
 """The law checker of groups finds every kind of fault, and says where."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from bsatnp.groups import Translation
+from bsatnp.groups import On, Translation
 from bsatnp.testing import LawError, check_group, points
 
 
@@ -101,6 +102,18 @@ def test_a_class_that_lacks_a_method():
 
     with pytest.raises(LawError, match="missing = .*identity"):
         check_group(Half())
+
+
+def test_a_class_and_what_has_no_hash():
+    with pytest.raises(LawError, match="Translation breaks the law 'a group is an object': Translation is a class"):
+        check_group(Translation)
+    unhashable = dataclasses.dataclass(type("Shift", (Shift,), {}))()
+    with pytest.raises(LawError, match="Shift breaks the law 'a group has a hash': make it a `@dataclass.frozen=True"):
+        check_group(unhashable)
+    with pytest.raises(ValueError, match="`group` must have a hash, as with `@dataclass.frozen=True.`, got Shift"):
+        On("s", unhashable)
+    with pytest.raises(ValueError, match="`group` must be an object with .*, got the class Translation"):
+        On("s", Translation)
 
 
 def test_arrays_that_training_would_move():

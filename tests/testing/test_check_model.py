@@ -94,6 +94,25 @@ def test_every_law_has_a_model_that_breaks_it(fault, law):
     assert {"seed", "ctx", "f", "tgt"} <= set(found.value.case)
 
 
+def test_shifts_that_a_model_claims_are_tried_without_a_group():
+    """`predict` moves the coordinates of components that a model calls shift invariant."""
+    with pytest.raises(LawError, match="a common shift of 's' does not matter"):
+        check_model(Nearby(weight=jnp.zeros(()), fault="place"))
+
+
+class Closure(Nearby):
+    """A kernel smoother whose condition gives a function instead of a pytree."""
+
+    def condition(self, ctx):
+        smoother = Smoother(self, ctx)
+        return lambda tgt: smoother(tgt)
+
+
+def test_what_condition_gives_must_be_a_pytree():
+    with pytest.raises(LawError, match="what `condition` gives goes through jit"):
+        check_model(Closure(weight=jnp.zeros(())))
+
+
 def test_the_case_is_simple_and_the_fault_clear():
     with pytest.raises(LawError) as found:
         check_model(Nearby(weight=jnp.zeros(()), fault="place"), GROUP, sets=False)

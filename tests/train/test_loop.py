@@ -15,7 +15,7 @@ import pytest
 from bsatnp.checkpoint import CheckpointError
 from bsatnp.likelihoods import AbstractHead
 from bsatnp.models import AbstractModel
-from bsatnp.tasks import Task
+from bsatnp.tasks import Points, Task
 from bsatnp.train import EpochStream, evaluate, fit, mean_nll, optimizer
 from tests.train.conftest import Line
 
@@ -40,6 +40,27 @@ def test_learns_a_plane(line, stream):
     assert run.history[-1]["loss"] < run.history[0]["loss"] - 0.3
     assert run.best is run.model and run.steps == 400
     assert [row["step"] for row in run.history] == list(range(50, 401, 50))
+
+
+def test_optimisers_that_look_at_the_loss(line, stream):
+    """A rate that falls when the loss does not."""
+    rate = optax.contrib.reduce_on_plateau(factor=0.5, patience=1, rtol=1e6)
+    run = fit(line(), stream, steps=6, key=jax.random.key(0), optimizer=optax.chain(SGD, rate), progress=False)
+    assert np.isfinite(run.history[-1]["loss"])
+
+
+def test_losses_and_targets_that_cannot_be(line, stream):
+    given = {"steps": 2, "key": jax.random.key(0), "optimizer": SGD, "progress": False}
+    for loss in (lambda model, task: 1.0, lambda model, task: (mean_nll(model, task), {"kl": 0.0})):
+        with pytest.raises(ValueError, match="`loss` must give a scalar array, or that and a model, got"):
+            fit(line(), stream, loss=loss, **given)
+
+    def bare(step, *, key):
+        task = stream(step, key=key)
+        return Task(task.ctx, Points(task.tgt.index, mask=task.tgt.mask))
+
+    with pytest.raises(ValueError, match="`task.tgt` must hold values to learn from"):
+        fit(line(), bare, **given)
 
 
 def test_mean_nll_counts_observed_targets_only(line, stream):

@@ -17,7 +17,10 @@ import optax
 import pytest
 
 from bsatnp import checkpoint
+from bsatnp.bias.interface import AbstractGroupBias
 from bsatnp.checkpoint import CheckpointError
+from bsatnp.groups import On
+from bsatnp.models import BSATNP
 from bsatnp.train import fit, optimizer
 
 ADAMW = optimizer(12)
@@ -53,6 +56,64 @@ def test_d3_cut_and_continued(line, stream, same_bits, tmp_path, cut):
     assert not same_bits(again.best, again.model) or rows(whole)[-1]["validation_nll"] == min(
         row["validation_nll"] for row in rows(whole) if "validation_nll" in row
     )
+
+
+class Mirror:
+    """A group that is a plain class, as docs/groups.md has one."""
+
+    dim = 1
+
+    def sample(self, *, key):
+        return jax.random.rademacher(key, (), float)
+
+    def identity(self):
+        return jnp.ones(())
+
+    def compose(self, g, h):
+        return g * h
+
+    def inverse(self, g):
+        return g
+
+    def act(self, g, points):
+        return g * points
+
+    def invariants(self, p, q):
+        return jnp.abs(p - q)
+
+
+def test_a_group_of_ones_own_and_a_bias_that_checks_its_arrays(stream, same_bits, tmp_path):
+    """The moments of an optimiser have the structure of the model, but nothing in them is a group or a length."""
+
+    class Positive(AbstractGroupBias):
+        group: Any
+        length: jax.Array
+
+        def __check_init__(self):
+            if not (self.length > 0).all():
+                raise ValueError("`length` must be positive.")
+
+        def __call__(self, p, q):
+            return -self.group.invariants(p, q) / self.length
+
+    bias = Positive(On("s", Mirror()), jnp.ones(2))
+    sizes = {"depth": 1, "dim": 8, "heads": 2, "width": 8, "hidden": 8, "embed_sizes": (8,)}
+    model = BSATNP(bias=bias, **sizes, key=jax.random.key(0))
+    run = {"steps": 4, "key": jax.random.key(1), "log_every": 2, "progress": False, "optimizer": ADAMW}
+    whole = fit(model, stream, **run)
+    saved = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 2}
+    assert fit(model, stream, callbacks=[lambda step, row, model: True], **saved, **run).steps == 2
+    again = fit(model, stream, **saved, **run)
+    assert again.steps == 4 and same_bits(again.model, whole.model)
+
+
+def test_rates_in_the_state_of_an_optimiser_are_its_own(line, stream, tmp_path):
+    saved = {"checkpoint": tmp_path / "run.npz", "key": jax.random.key(1), "progress": False, "steps": 2}
+    adam = optax.inject_hyperparams(optax.adam)
+    fit(line(), stream, optimizer=adam(learning_rate=1e-3), **saved)
+    fit(line(), stream, optimizer=adam(learning_rate=1e-3), **saved)
+    with pytest.raises(CheckpointError, match="`optimizer` must be the one that the checkpoint"):
+        fit(line(), stream, optimizer=adam(learning_rate=1e-1), **saved)
 
 
 def test_continuing_needs_the_whole_state(line, stream, same_bits, tmp_path):
