@@ -281,11 +281,11 @@ def known_names(classes: Iterable[Any]) -> dict[str, Any]:
                 table[_name(value)] = value
     table = {name: value for name, value in table.items() if name not in shared}
     table |= {f"equinox.nn.{n}": v for n, v in vars(eqx.nn).items() if isinstance(v, type) and not n.startswith("_")}
-    classes: list[Any] = [classes] if isinstance(classes, type) or _is_function(classes) else list(classes)
-    if wrong := [value for value in classes if not (isinstance(value, type) or _is_function(value))]:
+    given: list[Any] = [classes] if isinstance(classes, type) or _is_function(classes) else list(classes)
+    if wrong := [value for value in given if not (isinstance(value, type) or _is_function(value))]:
         raise ValueError(f"`classes` must be classes and functions, got {wrong[0]!r}.")
-    bare = Counter(value.__name__ for value in set(classes))
-    for value in classes:
+    bare = Counter(value.__name__ for value in set(given))
+    for value in given:
         table[_name(value)] = value
         if bare[value.__name__] == 1:  # else nothing but the whole name tells which is meant
             table[value.__name__] = value

@@ -1,7 +1,7 @@
 """Convolutions on a grid, with normalisation by the statistics of a batch."""
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -152,7 +152,7 @@ def by_fourier(x: Float[Array, "*grid dim"], weight: Float[Array, "*kernel dim"]
     """The same, as a product of Fourier transforms; what wraps around falls beyond the edges."""
     axes = tuple(range(x.ndim - 1))
     half = [width // 2 for width in weight.shape[:-1]]
-    sizes = [next_fast_len(size + reach) for size, reach in zip(x.shape[:-1], half, strict=True)]
+    sizes: Any = [next_fast_len(size + reach) for size, reach in zip(x.shape[:-1], half, strict=True)]
     flipped = jnp.flip(wide(weight), axes)
     product = jnp.fft.rfftn(wide(x), sizes, axes) * jnp.fft.rfftn(flipped, sizes, axes)
     inside = tuple(slice(reach, reach + size) for size, reach in zip(x.shape[:-1], half, strict=True))

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -107,7 +108,8 @@ def test_predictions_go_to_any_format(folder, capsys):
     capsys.readouterr()
     assert main(["predict", f"{folder}/soil.bsatnp", f"{folder}/soil.csv", "--out", f"{folder}/m.csv"]) == 0
     assert "predicted, 1 left blank without all coordinates, saved as" in capsys.readouterr().out
-    given, found = pd.read_csv(folder / "soil.csv"), pd.read_csv(folder / "m.csv")
+    given: Any = pd.read_csv(folder / "soil.csv")
+    found: Any = pd.read_csv(folder / "m.csv")
     pd.testing.assert_frame_equal(found[given.columns], given)  # what the model does not look at goes along
 
 

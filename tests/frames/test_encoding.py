@@ -58,7 +58,7 @@ def values(meaning, data) -> np.ndarray:
         (lambda: frames.Plane(), "`Plane` takes names of 1 to 3 columns"),
         (lambda: frames.Phase("a", 0.0), "`period` must be positive, got 0"),
         (lambda: frames.Forward("a", horizon=-1.0), "`horizon` must be positive, got -1"),
-        (lambda: frames.Forward("a", history=pd.Timedelta(0)), "`history` must be positive, got 0"),
+        (lambda: frames.Forward("a", history=timedelta(0)), "`history` must be positive, got 0"),
     ],
 )
 def test_declarations_that_make_no_sense(make, says):
@@ -224,7 +224,8 @@ def test_spans_of_time_are_no_numbers():
 
 
 def test_spans_of_any_kind_are_seconds():
-    for span in (21600, timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h")):
+    spans: Any = (21600, timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h"))
+    for span in spans:
         assert frames.Forward("t", horizon=span, history=span) == frames.Forward("t", horizon=21600.0, history=21600.0)
         assert frames.Phase("t", span).period == 21600
 

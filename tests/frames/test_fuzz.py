@@ -381,7 +381,7 @@ DECLARED = [
         "a", time=frames.Forward("t", horizon=3.0, history=9.0), others=[frames.Phase("t", 24.0, component="hour")]
     ),
     frames.Columns("n", space=frames.Plane("x", "y"), head=PoissonHead()),
-    frames.Columns("n", others=[frames.Phase("x", 360.0)], head=NegativeBinomialHead()),
+    frames.Columns("n", others=[frames.Phase("x", 360.0, component="turn")], head=NegativeBinomialHead()),
     frames.Columns("label", covariates=["x", "y"]),
     frames.Columns("label", space=frames.Component("c", ("x", "y"), frames.Plane("x", "y").group)),
 ]  # fmt: skip

@@ -1,5 +1,7 @@
 """The law checker of models finds models that do not treat points as sets."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -30,7 +32,7 @@ class Nearby(AbstractModel):
     def groups(self):
         return (On("s", Translation(2)),)
 
-    def condition(self, ctx):
+    def condition(self, ctx) -> Any:
         return Smoother(self, ctx)
 
 
@@ -103,7 +105,7 @@ def test_shifts_that_a_model_claims_are_tried_without_a_group():
 class Closure(Nearby):
     """A kernel smoother whose condition gives a function instead of a pytree."""
 
-    def condition(self, ctx):
+    def condition(self, ctx) -> Any:
         smoother = Smoother(self, ctx)
         return lambda tgt: smoother(tgt)
 

@@ -51,7 +51,8 @@ def test_optimisers_that_look_at_the_loss(line, stream):
 
 def test_losses_and_targets_that_cannot_be(line, stream):
     given = {"steps": 2, "key": jax.random.key(0), "optimizer": SGD, "progress": False}
-    for loss in (lambda model, task: 1.0, lambda model, task: (mean_nll(model, task), {"kl": 0.0})):
+    losses: Any = (lambda model, task: 1.0, lambda model, task: (mean_nll(model, task), {"kl": 0.0}))
+    for loss in losses:
         with pytest.raises(ValueError, match="`loss` must give a scalar array, or that and a model, got"):
             fit(line(), stream, loss=loss, **given)
 
