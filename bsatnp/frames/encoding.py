@@ -70,11 +70,12 @@ class Meaning:
                 if kinds[name] == "text" or ("date" in kinds[name] and not role.dates):
                     what = "dates" if "date" in kinds[name] else _stranger(tables, name)
                     raise ValueError(f"Column {name!r} must hold numbers for {type(role).__name__}, got {what}.")
-                if isinstance(role, Phase) and role.dated and any(each.kinds[name] in _NUMBERS for each in tables):
-                    raise ValueError(
-                        f"Column {name!r} must hold dates, got numbers: for numbers use `Phase({name!r}, period)` with "
-                        "the period in their unit, such as 24 for hours or 365.2425 for days."
-                    )
+                if getattr(role, "dated", False) and any(each.kinds[name] in _NUMBERS for each in tables):
+                    hint = "give `horizon` and `history` as numbers in their unit"
+                    if isinstance(role, Phase):
+                        hint = f"for numbers use `Phase({name!r}, period)` with the period in their unit, such as 24 "
+                        hint += "for hours or 365.2425 for days"
+                    raise ValueError(f"Column {name!r} must hold dates, got numbers: {hint}.")
                 if role.dates and kinds[name] == "number" and (how := _written_dates(tables, name)):
                     raise ValueError(
                         f"Column {name!r} must hold dates or a time that runs evenly, got {_first(tables, name):.0f}: "

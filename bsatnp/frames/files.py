@@ -103,8 +103,10 @@ def _as_grid(data: Any) -> Any:
         columns = {name: _simple(data[name]).to_numpy() for name in data.columns}
         grid = pandas.DataFrame(columns, index=index).to_xarray()
         for name, unit in data.attrs.get("units", {}).items():
-            grid[name].attrs["units"] = unit
+            if name in grid:
+                grid[name].attrs["units"] = unit
     else:
+        data = data if hasattr(data, "data_vars") else data.to_dataset(name=data.name or "values")
         stacked = [name for name in data.dims if isinstance(data.indexes.get(name), pandas.MultiIndex)]
         grid = data.reset_index(stacked)
     names = {name: str(name).replace("/", "_") for name in grid.variables if "/" in str(name)}

@@ -142,17 +142,19 @@ class Forward(AbstractRole):
         column: the column, as for `Time`.
         horizon: how far ahead forecasts go; chosen from the data when None.
         history: how far back a forecast looks; chosen from the data when None. Both are numbers in the unit of the
-            column, seconds for dates, or a `timedelta` of Python, NumPy or pandas.
+            column, seconds for dates, or for dates a `timedelta` of Python, NumPy or pandas.
     """
 
     horizon: float | None
     history: float | None
+    dated: bool = False
     dates: ClassVar[bool] = True
 
     def __init__(self, column: str, *, horizon: Span | None = None, history: Span | None = None):
         _set(self, "t", (column,), 1, 1)
         for name, value in (("horizon", horizon), ("history", history)):
             object.__setattr__(self, name, None if value is None else span(name, value))
+        object.__setattr__(self, "dated", _is_span(horizon) or _is_span(history))
 
     @property
     def group(self) -> Any:
@@ -171,7 +173,7 @@ class Phase(AbstractRole):
 
     Args:
         column: a column of numbers, or of dates where the period is in seconds.
-        period: after which the phase comes back, in the unit of the column, or a `timedelta`.
+        period: after which the phase comes back, in the unit of the column, or for dates a `timedelta`.
         component: its name in the index set; that of the column when None.
         dated: whether the column must hold dates.
     """
@@ -183,7 +185,7 @@ class Phase(AbstractRole):
     def __init__(self, column: str, period: Span, *, component: str | None = None, dated: bool = False):
         _set(self, column if component is None else component, (column,), 1, 1)
         object.__setattr__(self, "period", span("period", period))
-        object.__setattr__(self, "dated", dated)
+        object.__setattr__(self, "dated", dated or _is_span(period))
 
     def read(self, raw: Mapping[str, np.ndarray]) -> np.ndarray:
         """The phase from 0 to the period."""
@@ -254,6 +256,10 @@ def span(name: str, value: Span) -> float:
     elif isinstance(value, timedelta):  # of pandas as well
         value = value.total_seconds()
     return real(name, value)
+
+
+def _is_span(value: Any) -> bool:
+    return isinstance(value, timedelta | np.timedelta64)
 
 
 def same_width(values: np.ndarray) -> Standard:

@@ -226,8 +226,16 @@ def test_spans_of_time_are_no_numbers():
 def test_spans_of_any_kind_are_seconds():
     spans: Any = (21600, timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h"))
     for span in spans:
-        assert frames.Forward("t", horizon=span, history=span) == frames.Forward("t", horizon=21600.0, history=21600.0)
-        assert frames.Phase("t", span).period == 21600
+        forward = frames.Forward("t", horizon=span, history=span)
+        assert forward.horizon == forward.history == frames.Phase("t", span).period == 21600
+    numbers = pd.DataFrame({"v": np.arange(5.0), "t": np.arange(5.0)})
+    for role, hint in (
+        (frames.Forward("t", horizon=timedelta(hours=6)), "give `horizon`"),
+        (frames.HourOfDay("t"), ""),
+    ):
+        named = {"time": role} if hint else {"others": [role]}
+        with pytest.raises(ValueError, match=f"Column 't' must hold dates, got numbers: {hint}"):
+            meaning_of(frames.Columns("v", **named), numbers)
 
 
 def test_phases_of_dates_have_a_period_in_seconds():

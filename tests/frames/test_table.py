@@ -174,6 +174,8 @@ def test_a_table_of_any_types_goes_to_netcdf(tmp_path):
     np.testing.assert_array_equal(found["n"], [1, np.nan])
     assert found["kind"].values.tolist() == ["a", ""] and "is_crop_wood" in found
     assert found["when"].values[0] == np.datetime64("2024-06-30T22:00")
+    frames.write(GRID["t2m"], tmp_path / "b.nc")
+    assert frames.read(tmp_path / "b.nc")["t2m"].size == GRID["t2m"].size
     frames.write(GRID.stack(place=("lat", "lon")), tmp_path / "b.nc")
     assert frames.read(tmp_path / "b.nc")["t2m"].size == GRID["t2m"].size
     with pytest.raises(ValueError, match="must differ in more than '/' and '_' for netCDF, got 'a_b' twice"):
