@@ -195,20 +195,19 @@ def _dates(name: str, series: Any) -> Any:
     known = series[~series.isna()]
     if len(other := known[~known.map(lambda one: isinstance(one, str) or hasattr(one, "year"))]):
         raise ValueError(f"{says}, got {other.iloc[0]!r} among them.")
+    try:
+        return pandas.to_datetime(series, format="ISO8601")
+    except (ValueError, TypeError):  # offsets that differ, as over a change of the clock, or what is no date
+        read = pandas.to_datetime(series, format="ISO8601", utc=True, errors="coerce")
+    if len(wrong := known[read[~series.isna()].isna().to_numpy()]):
+        raise ValueError(f"{says}, got {wrong.iloc[0]!r}.")
     zoned = known.map(_is_zoned).astype(bool)
-    if zoned.any() and not zoned.all():
+    if not zoned.all():
         raise ValueError(
             f"Column {name!r} must have a time zone in every entry or in none, got {known[~zoned].iloc[0]!r} beside "
             f"{known[zoned].iloc[0]!r}."
         )
-    for options in ({}, {"utc": True}):  # the second for offsets that differ, as over a change of the clock
-        try:
-            return pandas.to_datetime(series, format="ISO8601", **options)
-        except (ValueError, TypeError):
-            continue
-    read = pandas.to_datetime(series, format="ISO8601", utc=True, errors="coerce")
-    example = next(iter(known[read[~series.isna()].isna().to_numpy()]), known.iloc[0])
-    raise ValueError(f"{says}, got {example!r}.")
+    return read
 
 
 def _is_zoned(date: Any) -> bool:

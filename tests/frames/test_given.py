@@ -144,7 +144,7 @@ def test_b8_a_component_of_ones_own_and_its_group():
     found = untrained(soil_data(), columns).predict(soil_data()[:3])
     assert np.isfinite(found["acid_std"]).all()
     assert frames.Component("c", "x", Euclidean(1)).columns == ("x",)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="`group` must have the method `invariants`, got NoneType"):
+    with pytest.raises(ValueError, match="`group` must be an object with the method `invariants`, got NoneType"):
         frames.Component("c", ("x",))
 
 
@@ -159,7 +159,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: frames.Plane("x", "x"), "`Plane` takes a column for each axis"),
     (lambda: frames.Phase("a", "b"), "`period` must be a number, got 'b'"),  # pyright: ignore[reportArgumentType]
     (lambda: frames.Phase("a", 1.0, component=3), "`component` must be a name, got 3"),  # pyright: ignore
-    (lambda: frames.Forward("t", horizon=pd.Timedelta("1D")), "`horizon` must be a number"),  # pyright: ignore
+    (lambda: frames.Forward("t", horizon="1D"), "`horizon` must be a number, got '1D'"),  # pyright: ignore
     (lambda: frames.Random(2.5, 3), "`n_ctx` must be a whole number, got 2.5"),  # pyright: ignore
     (lambda: frames.Windows(3, 3, spread=np.nan), "`spread` must be at least 1"),
     (lambda: frames.Forecasts(3, 3, history=-1, horizon=1.0), "`history` must be positive"),

@@ -118,13 +118,3 @@ def test_bases_that_start_equal_stay_equal(trained):
 def test_a_bias_that_does_not_fit_is_refused_when_the_model_is_made(made, says):
     with pytest.raises(ValueError, match=says):
         BSATNP(bias=made(), key=jax.random.key(0))
-
-
-def test_a_bias_that_looks_at_more_than_its_groups_say_is_taken():
-    class Older(bias.RBFNetwork):
-        """Of places and, without a group, of ages."""
-
-        def __call__(self, p, q):
-            return super().__call__(p, q) + p["age"]
-
-    BSATNP(bias=Older(On("s", Translation(2))), depth=1, key=jax.random.key(0))  # pyright: ignore[reportCallIssue]

@@ -61,7 +61,7 @@ def test_d3_cut_and_continued(line, stream, same_bits, tmp_path, cut):
 class Mirror:
     """A group that is a plain class, as docs/groups.md has one."""
 
-    dim = 1
+    dim = 2
 
     def sample(self, *, key):
         return jax.random.rademacher(key, (), float)
@@ -79,7 +79,7 @@ class Mirror:
         return g * points
 
     def invariants(self, p, q):
-        return jnp.abs(p - q)
+        return jnp.abs(p - q).sum()[None]
 
 
 def test_a_group_of_ones_own_and_a_bias_that_checks_its_arrays(stream, same_bits, tmp_path):
