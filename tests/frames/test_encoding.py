@@ -229,13 +229,11 @@ def test_spans_of_any_kind_are_seconds():
         forward = frames.Forward("t", horizon=span, history=span)
         assert forward.horizon == forward.history == frames.Phase("t", span).period == 21600
     numbers = pd.DataFrame({"v": np.arange(5.0), "t": np.arange(5.0)})
-    for role, hint in (
-        (frames.Forward("t", horizon=timedelta(hours=6)), "give `horizon`"),
-        (frames.HourOfDay("t"), ""),
-    ):
-        named = {"time": role} if hint else {"others": [role]}
+    forward, phase = frames.Forward("t", horizon=timedelta(hours=6)), frames.Phase("t", timedelta(hours=6))
+    columns = frames.Columns("v", time=forward), frames.Columns("v", others=[phase])
+    for each, hint in zip(columns, ("give `horizon`", "for numbers use"), strict=True):
         with pytest.raises(ValueError, match=f"Column 't' must hold dates, got numbers: {hint}"):
-            meaning_of(frames.Columns("v", **named), numbers)
+            meaning_of(each, numbers)
 
 
 def test_phases_of_dates_have_a_period_in_seconds():
