@@ -98,6 +98,14 @@ def header(path: str | os.PathLike) -> dict:
         return read_header(file)
 
 
+def package_version() -> str:
+    """The version of this package; "unknown" where it runs without being installed."""
+    try:
+        return importlib.metadata.version("bsatnp")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
 def _save(path: str | os.PathLike, kind: str, tree: Any, extra: dict | None, *, opaque: bool) -> None:
     extra = {} if extra is None else extra
     try:
@@ -108,12 +116,8 @@ def _save(path: str | os.PathLike, kind: str, tree: Any, extra: dict | None, *, 
         raise CheckpointError(
             f"`extra` must be a JSON object (string keys, lists, finite numbers), got {reprlib.repr(extra)}."
         )
-    try:
-        package = importlib.metadata.version("bsatnp")
-    except importlib.metadata.PackageNotFoundError:
-        package = "unknown"
     node, arrays = describe(tree, opaque=opaque)
-    write(path, {"package": package, "kind": kind, "tree": node, "extra": extra}, arrays)
+    write(path, {"package": package_version(), "kind": kind, "tree": node, "extra": extra}, arrays)
 
 
 def _load(path: str | os.PathLike, kind: str, like: Any, classes: Iterable[Any]) -> Any:

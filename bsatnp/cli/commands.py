@@ -68,9 +68,9 @@ def _predict(options: argparse.Namespace) -> None:
     data, context = frames.read(options.data), _context(options)
     predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
     if is_frame(data):  # with the columns that it does not look at, such as the names of places
-        rest = data[[name for name in data.columns if name not in predicted.columns]]
-        predicted, attrs = rest.join(predicted), predicted.attrs
-        predicted.attrs = attrs
+        others = [name for name in data.columns if name not in predicted.columns]
+        for place, name in enumerate(others):  # row by row: an index may have a label twice
+            predicted.insert(place, name, data[name].array)
     frames.write(predicted, options.out)
     blank = int((~fitted.placed(data)).sum())
     rest = f", {blank} left blank without all coordinates" if blank else ""

@@ -1,10 +1,10 @@
 """What can be said on the command line."""
 
 import argparse
-from importlib.metadata import version
 from typing import NoReturn
 
 from bsatnp import frames
+from bsatnp.checkpoint.files import package_version
 from bsatnp.likelihoods import AbstractHead, CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
 
 #: Likelihoods by the names that the command line has for them.
@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     root = Parser(prog="bsatnp", description="Fit a neural process to a data set, and predict with it.")
-    root.add_argument("--version", action="version", version=f"bsatnp {version('bsatnp')}")
+    root.add_argument("--version", action="version", version=f"bsatnp {package_version()}")
     commands = root.add_subparsers(dest="command", required=True, metavar="fit | predict | check")
     fit = commands.add_parser("fit", help="train a model on one data set (CSV, Parquet or netCDF)")
     _add_fit(fit)

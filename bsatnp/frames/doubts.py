@@ -59,7 +59,7 @@ def _about_columns(encoding: Encoding, points: Points, what: str) -> Iterator[st
 def _about_column(name: str, scaler: AbstractScaler, column: np.ndarray, what: str) -> Iterator[str]:
     far = float(np.median(np.abs(column)))
     if not _varies(scaler):
-        if far > _ROUNDING * max(1.0, abs(_middle(scaler))):
+        if far > _ROUNDING * max(1.0, abs(float(_linear(scaler).origin[0]))):
             yield f"Half of the {what} differs in {name!r}, which never varied in training: its effect is unknown"
     elif far > _FAR:
         yield _asked(
@@ -67,9 +67,9 @@ def _about_column(name: str, scaler: AbstractScaler, column: np.ndarray, what: s
         )
 
 
-def _middle(scaler: AbstractScaler) -> float:
-    inner = scaler.inner if isinstance(scaler, Log) else scaler
-    return float(inner.origin[0])
+def _linear(scaler: AbstractScaler) -> AbstractScaler:
+    """A scaler without the logarithm before it."""
+    return scaler.inner if isinstance(scaler, Log) else scaler
 
 
 def _measured(encoding: Encoding) -> list:
@@ -80,7 +80,7 @@ def _measured(encoding: Encoding) -> list:
 
 def _varies(scaler: AbstractScaler) -> bool:
     """Whether what a scaler was fitted on was not constant; one that was has no spread to compare with."""
-    inner = scaler.inner if isinstance(scaler, Log) else scaler
+    inner = _linear(scaler)
     return isinstance(inner, Standard) and bool((inner.std == inner.width).all())
 
 

@@ -35,10 +35,10 @@ def check_model(
     The laws: moving context and targets by one element changes no parameter of the likelihood (mean and std alike);
     and, for `sets`: what `condition` gives goes through jit; a common shift of each component that the model calls
     `shift_invariant`, and which `predict` therefore centres, does not matter; the order of the context does not matter;
-    targets come in the caller's order and do not see one
-    another; padding of context and targets does not matter, whatever it holds; a row without an observed value is no
-    context; predictions and the gradient of the log-likelihood are finite, where points coincide and without any
-    context too. Every parameter is first moved at random, so that those which start at zero hide nothing.
+    targets come in the caller's order and do not see one another; padding of context and targets does not matter,
+    whatever it holds; a row without an observed value is no context; predictions and the gradient of the log-likelihood
+    are finite, where points coincide and without any context too. Every parameter is first moved at random, so that
+    those which start at zero hide nothing.
 
     Args:
         model: what to check.

@@ -112,10 +112,7 @@ def adapt(model, stream):
 
 
 def models(half_width: float):
-    """The models of the paper's table; ours also with scores that go on to fall, or end, where those of bases are 0.
-
-    And with bases that all start as the authors' do.
-    """
+    """The models of the paper's table; ours also with other scores beside the bases, and with equal starts of these."""
     ours = {
         "bsa-tnp": partial(bsa_tnp, WIDTHS),
         "bsa-tnp-linear": partial(bsa_tnp, WIDTHS, also=partial(Linear, heads=4, length=0.1)),
