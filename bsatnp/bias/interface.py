@@ -52,6 +52,19 @@ class AbstractGroupBias(AbstractBias):
         """The one group."""
         return (self.group,)
 
+    def invariants(self, p: Any, q: Any) -> Array:
+        """The invariants of one pair, query first.
+
+        Raises:
+            ValueError: they are no vector.
+        """
+        found = self.group.invariants(p, q)
+        if found.ndim != 1:
+            raise ValueError(
+                f"`invariants` of {self.group} must be a vector, such as `distance[None]`, got shape {found.shape}."
+            )
+        return found
+
 
 def basis_start(
     heads: int, basis: int, lengths: tuple[float, float]

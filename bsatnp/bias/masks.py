@@ -37,7 +37,7 @@ class Causal(AbstractGroupBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " 1"]:
         """Scores of one pair, query first."""
-        lag = self.group.invariants(p, q)
+        lag = self.invariants(p, q)
         if lag.shape != (1,):
             raise ValueError(f"`Causal` needs a group with one signed invariant, got invariants of shape {lag.shape}.")
         return jnp.where(lag >= 0, 0.0, -jnp.inf)
@@ -87,4 +87,4 @@ class Window(AbstractGroupBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " 1"]:
         """Scores of one pair, query first."""
-        return jnp.where(safe_norm(wide(self.group.invariants(p, q))) <= self.width, 0.0, -jnp.inf)[None]
+        return jnp.where(safe_norm(wide(self.invariants(p, q))) <= self.width, 0.0, -jnp.inf)[None]

@@ -32,7 +32,7 @@ class AbstractRadialBias(AbstractGroupBias):
         return self.of_square(square(p, q))
 
     def _square(self, p: Any, q: Any) -> Float[Array, ""]:
-        invariants = wide(self.group.invariants(p, q))
+        invariants = wide(self.invariants(p, q))
         # one by one: a sum over a short last axis is not vectorised
         squares = [invariants[i] ** 2 for i in range(invariants.shape[0])]
         return sum(squares[1:], squares[0])

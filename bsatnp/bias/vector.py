@@ -58,7 +58,7 @@ class TISA(AbstractGroupBias):
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
         weight, rate, centre = wide(self.weight), jnp.exp(wide(self.log_rate)), wide(self.centre)
-        place = self.group.invariants(p, q).astype(centre.dtype)
+        place = self.invariants(p, q).astype(centre.dtype)
         _check_dim(place, centre.shape[-1])
         square = jnp.sum((place[None, None] - centre) ** 2, -1)
         return jnp.sum(weight * jnp.exp(-rate * square), -1)
@@ -108,7 +108,7 @@ class MLPBias(AbstractGroupBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
-        invariants = self.group.invariants(p, q)
+        invariants = self.invariants(p, q)
         _check_dim(invariants, self.network.in_size)
         network = jax.tree.map(lambda leaf: wide(leaf) if eqx.is_inexact_array(leaf) else leaf, self.network)
         return network(invariants.astype(network.layers[0].weight.dtype))

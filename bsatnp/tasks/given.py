@@ -56,9 +56,12 @@ def leading_axes(components: Mapping[str, Any]) -> tuple[int, ...]:
         if not isinstance(name, str):
             raise ValueError(f"Component names must be strings, got {name!r}.")
         if value.ndim < 2:
-            raise ValueError(f"Component '{name}' must have axes (point, dim), got shape {value.shape}.")
+            hint = f": one coordinate is `{name}[:, None]` of an array" if value.ndim else ""
+            raise ValueError(f"Component '{name}' must have axes (point, dim), got shape {value.shape}{hint}.")
         if kind(value) not in "fiubM":
-            raise ValueError(f"Component '{name}' must hold numbers or dates (datetime64, UTC), got {value.dtype}.")
+            zoned = kind(value) == "O" and any(getattr(one, "tzinfo", None) for one in value.ravel()[:1])
+            got = "dates with a time zone: convert them by `tz_convert(None)` of pandas" if zoned else value.dtype
+            raise ValueError(f"Component '{name}' must hold numbers or dates (datetime64, UTC), got {got}.")
     leads = {name: tuple(value.shape[:-1]) for name, value in components.items()}
     first, lead = next(iter(leads.items()))
     for name, other in leads.items():

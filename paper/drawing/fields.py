@@ -77,26 +77,9 @@ def gp(runs: Path, out: Path) -> list[Path]:
 
 def _gp(models: list[Trained], domain: str, stream: Any, path: Path) -> Path:
     found = maps(stream)
-    rows = {"exact posterior": (found.mean, found.std)}
-    rows |= {NAMES[one.model]: predicted(one, stream, found.task) for one in models}
-    figure, axes = style.axes(len(rows), 4)
-    extent = _square(stream)
-    scale, spread = _limits(found.truth), (0.0, max(std.max() for _, std in rows.values()))
-    values: dict[str, Any] = {"cmap": style.VALUES, "vmin": scale[0], "vmax": scale[1]}
-    dots = shown = None
-    for row, (name, (mean, std)) in enumerate(rows.items()):
-        style.scattered(axes[row, 0], found.places, found.task.ctx.f[:, 0], extent, **values)
-        style.field(axes[row, 1], found.truth, extent, **values)
-        dots = style.field(axes[row, 2], mean, extent, **values)
-        shown = style.field(axes[row, 3], std, extent, cmap=style.SPREAD, vmin=0, vmax=spread[1])
-        style.side(axes[row, 0], name)
-    for axis, title in zip(axes[0], ("context", "truth", "mean", "standard deviation"), strict=True):
-        axis.set_title(title, fontsize=9)
-    style.label(axes, "s₁ (units of the domain)", "s₂ (units of the domain)")
-    style.bar(figure, dots, axes[:, :3], "f (prior standard deviations)")
-    style.bar(figure, shown, axes[:, 3:], "std. deviation of f")
-    figure.suptitle(f"2-D GP, {domain} domain\n{origins(models)}", fontsize=8)
-    return style.save(figure, path, origins(models))
+    rows = {"exact posterior": (found, found.mean, found.std)}
+    rows |= {NAMES[one.model]: (found, *predicted(one, stream, found.task)) for one in models}
+    return _plane(rows, stream, f"2-D GP, {domain} domain", origins(models), path)
 
 
 def multiscale(runs: Path, out: Path) -> list[Path]:
@@ -104,29 +87,38 @@ def multiscale(runs: Path, out: Path) -> list[Path]:
     (one,) = need(runs, "gp-multiscale", ("bsa-tnp",))
     stream: Any = one.budget().tests["multiscale"]
     batch = [maps(stream, number) for number in range(TASKS)]
-    figure, axes = style.axes(len(batch), 4)
-    extent = _square(stream)
-    both = [predicted(one, stream, found.task) for found in batch]
-    scale = _limits(np.stack([found.truth for found in batch]))
-    top = max(std.max() for _, std in both)
+    rows = {f"task {i}": (found, *predicted(one, stream, found.task)) for i, found in enumerate(batch, 1)}
+    title = "Multiscale GP, BSA-TNP; half of the context in the dashed square"
+    return [_plane(rows, stream, title, one.origin, out / "gp-multiscale.png")]
+
+
+def _plane(rows: dict[str, tuple[Maps, Any, Any]], stream: Any, title: str, origin: str, path: Path) -> Path:
+    """Context, truth, mean and standard deviation side by side, a row for each name."""
+    figure, axes = style.axes(len(rows), 4)
+    low, high = (edge + stream.shift for edge in stream.domain)
+    extent = (low, high, low, high)
+    scale = _limits(np.stack([found.truth for found, _, _ in rows.values()]))
+    top = max(std.max() for _, _, std in rows.values())
     values: dict[str, Any] = {"cmap": style.VALUES, "vmin": scale[0], "vmax": scale[1]}
     left = right = None
-    for row, (found, (mean, std)) in enumerate(zip(batch, both, strict=True)):
+    for row, (name, (found, mean, std)) in enumerate(rows.items()):
         style.scattered(axes[row, 0], found.places, found.task.ctx.f[:, 0], extent, **values)
         style.field(axes[row, 1], found.truth, extent, **values)
         left = style.field(axes[row, 2], mean, extent, **values)
         right = style.field(axes[row, 3], std, extent, cmap=style.SPREAD, vmin=0, vmax=top)
+        style.side(axes[row, 0], name)
+    if stream.inner is not None:
         low, high = stream.inner
-        for axis, colour in zip(axes[row], ("black", "white", "white", "white"), strict=True):
+        for (_, column), axis in np.ndenumerate(axes):
+            colour = "white" if column else "black"
             axis.plot([low, high, high, low, low], [low, low, high, high, low], "--", color=colour, lw=0.9)
-        style.side(axes[row, 0], f"task {row + 1}")
-    for axis, title in zip(axes[0], ("context", "truth", "mean", "standard deviation"), strict=True):
-        axis.set_title(title, fontsize=9)
+    for axis, name in zip(axes[0], ("context", "truth", "mean", "standard deviation"), strict=True):
+        axis.set_title(name, fontsize=9)
     style.label(axes, "s₁ (units of the domain)", "s₂ (units of the domain)")
     style.bar(figure, left, axes[:, :3], "f (prior standard deviations)")
     style.bar(figure, right, axes[:, 3:], "std. deviation of f")
-    figure.suptitle(f"Multiscale GP, BSA-TNP; half of the context in the dashed square\n{one.origin}", fontsize=9)
-    return [style.save(figure, out / "gp-multiscale.png", one.origin)]
+    figure.suptitle(f"{title}\n{origin}", fontsize=8)
+    return style.save(figure, path, origin)
 
 
 def sphere(runs: Path, out: Path) -> list[Path]:
@@ -165,11 +157,6 @@ def sphere(runs: Path, out: Path) -> list[Path]:
     title = "Spherical GP, turned by north, east, tilt and drawn where it was before"
     figure.suptitle(f"{title}\n{origins(models)}", fontsize=8)
     return [style.save(figure, out / "sphere.png", origins(models))]
-
-
-def _square(stream: Any) -> tuple[float, float, float, float]:
-    low, high = (edge + stream.shift for edge in stream.domain)
-    return (low, high, low, high)
 
 
 def _limits(values: np.ndarray) -> tuple[float, float]:

@@ -21,6 +21,13 @@ class Distance:
         return jnp.abs(p - q).sum()[None]
 
 
+class Length(Distance):
+    """A group whose invariant is no vector."""
+
+    def invariants(self, p, q):
+        return super().invariants(p, q)[0]
+
+
 def tile(made, p=P, q=Q):
     return np.asarray(made.tile(jnp.asarray(p, float), jnp.asarray(q, float)), np.float64)
 
@@ -163,6 +170,18 @@ def test_index_sets():
         (lambda: bias.Weighted(bias.Causal(TimeShift())), "must have finite scores to be weighted"),
         (lambda: bias.Weighted(bias.Linear(TimeShift()), heads=0), "`heads` must be at least 1, got 0"),
         (lambda: tile(bias.Causal(Translation(2))), r"one signed invariant, got invariants of shape \(2,\)"),
+        *(
+            (lambda make=make: tile(make(Length())), r"`invariants` of .*Length.* must be a vector.*got shape \(\)")
+            for make in (
+                bias.RBFNetwork,
+                bias.ExponentialNetwork,
+                bias.Linear,
+                bias.Causal,
+                lambda group: bias.Window(group, 1.0),
+                lambda group: bias.TISA(group, dim=1, key=jax.random.key(0)),
+                lambda group: bias.MLPBias(group, dim=1, key=jax.random.key(0)),
+            )
+        ),
         (lambda: bias.Weighted(bias.Sum(bias.Sum(bias.Window(TimeShift(), 1.0)))), "must have finite scores"),
         (lambda: bias.Weighted(bias.Weighted(bias.Sum(bias.Causal(TimeShift())))), "must have finite scores"),
     ],

@@ -27,7 +27,7 @@ class Elsewhere(bias.AbstractGroupBias):
     group: Any
 
     def __call__(self, p, q):
-        return self.group.invariants(p, q)[:1] * p["x"][:1]
+        return self.invariants(p, q)[:1] * p["x"][:1]
 
 
 @pytest.fixture(scope="module")

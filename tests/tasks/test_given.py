@@ -70,6 +70,7 @@ def test_other_byte_orders_and_widths_become_those_of_the_machine(kind):
         (lambda: Points({"s": S.astype(object)}), "Component 's' must hold numbers or dates .* got object"),
         (lambda: Points({"s": S.astype(complex)}), "Component 's' must hold numbers or dates .* got complex128"),
         (lambda: Points({"s": np.zeros((3, 1), "m8[s]")}), "Component 's' must hold numbers or dates .* got timedelta"),
+        (lambda: Points({"s": S[:, 0]}), r"axes \(point, dim\), got shape \(3,\): one coordinate is `s\[:, None\]`"),
         (lambda: Points({"s": [[datetime.datetime(2024, 1, 1)]] * 3}), r"must hold numbers or dates \(datetime64, UTC"),
         (
             lambda: Points({"s": jax.random.split(jax.random.key(0), 3)[:, None]}),
@@ -92,7 +93,9 @@ def test_b8_what_is_no_array_of_points_is_named(make, says, no_shape_checks):
 def test_times_with_a_zone_are_refused_and_naive_ones_taken(no_shape_checks):
     pandas = pytest.importorskip("pandas")
     times = pandas.date_range("2024-01-01", periods=3, tz="Europe/Paris")
-    with pytest.raises(ValueError, match=r"must hold numbers or dates \(datetime64, UTC\), got object"):
+    with pytest.raises(
+        ValueError, match=r"must hold numbers or dates \(datetime64, UTC\), got dates with a time zone: .* `tz_convert"
+    ):
         Points({"t": times.to_frame()}, F)
     utc = Points({"t": times.tz_convert("UTC").tz_localize(None).to_frame()}, F)
     assert utc.index["t"][0, 0] == np.datetime64("2023-12-31T23:00")

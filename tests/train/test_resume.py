@@ -94,7 +94,7 @@ def test_a_group_of_ones_own_and_a_bias_that_checks_its_arrays(stream, same_bits
                 raise ValueError("`length` must be positive.")
 
         def __call__(self, p, q):
-            return -self.group.invariants(p, q) / self.length
+            return -self.invariants(p, q) / self.length
 
     bias = Positive(On("s", Mirror()), jnp.ones(2))
     sizes = {"depth": 1, "dim": 8, "heads": 2, "width": 8, "hidden": 8, "embed_sizes": (8,)}
