@@ -90,9 +90,8 @@ def _check(options: argparse.Namespace) -> None:
         print(f"  {role.component}: {', '.join(role.columns)} as {type(role).__name__}")
     for name in fitted.columns.embedded:
         print(f"  x: {name}" + (f", one of {list(meaning.labels[name])}" if name in meaning.labels else ""))
-    if fitted.horizon is not None and (time := fitted.columns.time) is not None:
-        unit = "" if meaning.kinds[time.columns[0]] == "number" else " s"
-        print(f"forecasts up to {fitted.horizon:.6g}{unit} ahead")
+    if fitted.horizon is not None:
+        print(f"forecasts up to {meaning.span(fitted.horizon)} ahead")
     print("no data to predict from" if fitted.context is None else f"predicts from {len(fitted.context)} points")
     print(fitted.report)
     if options.examples > 0:

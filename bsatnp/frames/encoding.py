@@ -119,6 +119,14 @@ class Meaning:
             _check_size(f"Component {name!r}", values)
         return index, np.logical_and.reduce([~np.isnan(values).any(-1) for values in index.values()])
 
+    def span(self, length: float) -> str:
+        """A length of time in words, given in the unit of the time column, seconds for dates."""
+        time = self.columns.time
+        if time is None or self.kinds[time.columns[0]] == "number":
+            return f"{length:.4g}"
+        unit, name = next((one for one in ((86400, "days"), (3600, "hours")) if length >= one[0]), (1, "s"))
+        return f"{length / unit:.4g} {name}"
+
     def check_units(self, data: Table) -> None:
         """Compare the units that the data name with those that the training data named, but those of degrees.
 

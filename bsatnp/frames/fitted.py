@@ -54,14 +54,6 @@ class Fitted(eqx.Module):
     def _time(self, scaled: float) -> float:
         return scaled * float(self.encoding.index["t"].width[0])
 
-    def _told(self, scaled: float) -> str:
-        """A span of scaled time in words."""
-        time, length = self.columns.time, self._time(scaled)
-        if time is None or self.encoding.meaning.kinds[time.columns[0]] == "number":
-            return f"{length:.4g}"
-        unit, name = next((one for one in ((86400, "days"), (3600, "hours")) if length >= one[0]), (1, "s"))
-        return f"{length / unit:.4g} {name}"
-
     def predict(
         self, data: Any, *, context: Any = None, quantiles: Sequence[float] = (0.05, 0.5, 0.95), progress: bool = False
     ) -> Any:
@@ -265,8 +257,11 @@ class Fitted(eqx.Module):
         """Which context each target is predicted from."""
         splits = self.splits
         if isinstance(splits, Forecasts):
-            options = {"n_ctx": splits.n_ctx, "history": splits.history, "horizon": splits.horizon, "say": self._told}
-            return plans.ahead(ctx.index["t"][:, 0], tgt.index["t"][:, 0], **options)
+            spans = {"n_ctx": splits.n_ctx, "history": splits.history, "horizon": splits.horizon}
+            meaning = self.encoding.meaning
+            return plans.ahead(
+                ctx.index["t"][:, 0], tgt.index["t"][:, 0], **spans, say=lambda scaled: meaning.span(self._time(scaled))
+            )
         return plans.everywhere(*positions(self.columns, ctx.index, tgt.index), n_ctx=splits.n_ctx)
 
 

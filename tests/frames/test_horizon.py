@@ -6,10 +6,11 @@ import pandas as pd
 import pytest
 
 from bsatnp import frames
+from bsatnp.cli import main
 from tests.frames.conftest import RIVER, TINY_FIT, river_data, untrained
 
 
-def test_the_horizon_holds_a_year_that_is_a_day_longer():
+def test_the_horizon_holds_a_year_that_is_a_day_longer(tmp_path, capsys):
     """As many days as between most years, and months of 28 to 31."""
     for freq, count, more in (("YS", 9, "2024-01-01"), ("QS", 24, "2026-01-01"), ("MS", 40, "2023-05-01")):
         when = pd.date_range("2015-01-01" if freq == "YS" else "2020-01-01", periods=count, freq=freq)
@@ -20,6 +21,9 @@ def test_the_horizon_holds_a_year_that_is_a_day_longer():
         assert np.isfinite(fitted.predict(new)["v_mean"]).all()
         days = {"YS": 366, "QS": 92, "MS": 31}[freq]
         assert fitted.horizon is not None and fitted.horizon >= days * 86400
+        fitted.save(tmp_path / "river")
+        assert main(["check", f"{tmp_path}/river", "--examples", "0"]) == 0
+        assert f"forecasts up to {fitted.horizon / 86400:.4g} days ahead\n" in capsys.readouterr().out
         with pytest.raises(ValueError, match=r"within the horizon, \d+ days, of .*, got one [\d.e+]+ days after it"):
             fitted.predict(new.assign(when=pd.Timestamp("2050-01-01")))
 
