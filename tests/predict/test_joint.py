@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.stats import multivariate_normal, norm
 
 from bsatnp import joint
 from bsatnp.groups import On, Translation
-from bsatnp.joint import joint_samples
+from bsatnp.joint import joint_log_prob, joint_samples
 from bsatnp.likelihoods import AbstractHead, CategoricalHead, Gaussian, GaussianHead, NegativeBinomialHead
 from bsatnp.models import AbstractModel
 from bsatnp.tasks import Points
@@ -100,6 +101,45 @@ def test_targets_drawn_at_once_have_no_covariance_given_those_before():
     assert np.abs(alone).max() < 0.1
 
 
+def test_the_joint_probability_of_an_exact_gp_is_that_of_the_gp_in_every_order():
+    """Values without an observation and padding count nothing; targets that are scored at once are independent."""
+    mean, cov = closed_form()
+    f = np.array([0.4, -1.0, 0.2, 1.1, np.nan])
+    tgt = Points({"s": PLACES}, f[:, None]).pad(7)
+    expected = multivariate_normal(mean[:4], cov[:4, :4]).logpdf(f[:4])
+    options = {"key": jax.random.key(1), "chunk": 3}
+    found = joint_log_prob(ExactGP(), CTX, tgt, orders=5, **options)
+    np.testing.assert_allclose(found, np.full(5, expected), atol=1e-3)
+    np.testing.assert_allclose(joint_log_prob(ExactGP(), CTX, tgt, ordered=True, **options), [expected], atol=1e-3)
+    alone = norm(mean[:4], np.sqrt(np.diag(cov)[:4])).logpdf(f[:4]).sum()
+    apart = joint_log_prob(ExactGP(), CTX, tgt, together=5, **options)
+    np.testing.assert_allclose(apart, [alone], atol=1e-3)
+    assert abs(alone - expected) > 0.1
+
+
+def test_a_target_that_lacks_one_output_counts_with_the_other_and_joins_no_context():
+    class Two(ExactGP):
+        head: AbstractHead = GaussianHead(2)
+
+        def condition(self, ctx):
+            one = super().condition(Points(ctx.index, ctx.f[:, :1], mask=ctx.usable))
+
+            def both(tgt):
+                pred = one(tgt)
+                return Gaussian(jnp.repeat(pred.mean, 2, 1), jnp.repeat(pred.std, 2, 1))
+
+            return both
+
+    ctx = Points(CTX.index, np.repeat(CTX.f, 2, 1), mask=CTX.mask)
+    f = np.array([[0.4, 0.4], [np.nan, -1.0], [0.2, 0.2]])
+    found = joint_log_prob(Two(), ctx, Points({"s": PLACES[:3]}, f), ordered=True, key=jax.random.key(0))
+    mean, cov = closed_form()
+    whole = multivariate_normal(mean[[0, 2]], cov[np.ix_([0, 2], [0, 2])]).logpdf([0.4, 0.2])
+    pair = multivariate_normal(mean[:2], cov[:2, :2]).logpdf([0.4, -1.0]) - norm(mean[0], cov[0, 0] ** 0.5).logpdf(0.4)
+    # twice the first target and, given it, the third; once the second, given the first
+    np.testing.assert_allclose(found, [2 * whole + pair], atol=1e-3)
+
+
 def few(*, tgt=None, **options):
     """Samples of the exact process at three places."""
     options = {"samples": 3, "key": jax.random.key(5), "chunk": 3, **options}
@@ -170,15 +210,18 @@ def test_every_model_can_be_chained(name):
     tgt = Points({"s": np.zeros((16, 2), np.float32), "t": np.zeros((16, 1), np.float32)})
 
     def call(numbers, steps):
-        return joint._draw(TABLE[name].model, ctx, tgt, jax.random.key(0), numbers, steps, ordered=False, together=1)
+        return joint._chain(TABLE[name].model, ctx, tgt, jax.random.key(0), numbers, steps, ordered=False, together=1)
 
-    assert eqx.filter_eval_shape(call, np.arange(4), np.asarray(3)).shape == (4, 16, 1)
+    values, log_prob = eqx.filter_eval_shape(call, np.arange(4), np.asarray(3))
+    assert values.shape == (4, 16, 1) and log_prob.shape == (4,)
 
 
 def test_no_targets_and_no_context():
     model, key = ExactGP(), jax.random.key(0)
     nothing = Points({"s": np.zeros((0, 1))}, np.zeros((0, 1)))
     assert joint_samples(model, nothing, {"s": np.zeros((0, 1))}, samples=4, key=key).shape == (4, 0, 1)
+    empty = Points({"s": np.zeros((0, 1))}, np.zeros((0, 1)))
+    np.testing.assert_array_equal(joint_log_prob(model, CTX, empty, orders=2, key=key), [0, 0])
     prior = joint_samples(model, nothing, {"s": np.array([[0.0], [0.1]])}, samples=500, key=key, chunk=500)[..., 0]
     assert np.corrcoef(prior.T)[0, 1] > 0.9
     assert abs(prior.std() - 1) < 0.15
@@ -194,3 +237,9 @@ def test_what_cannot_be_sampled_is_refused():
         joint_samples(model, CTX, {"x": PLACES}, key=key)
     with pytest.raises(ValueError, match="must carry observed values"):
         joint_samples(model, Points({"s": PLACES}), {"s": PLACES}, key=key)
+    with pytest.raises(ValueError, match="`tgt` must be Points with the values `f` to score"):
+        joint_log_prob(model, CTX, Points({"s": PLACES}), key=key)
+    with pytest.raises(ValueError, match="`orders` must be 1 where targets are `ordered`, got 2"):
+        joint_log_prob(model, CTX, CTX, orders=2, ordered=True, key=key)
+    with pytest.raises(ValueError, match="`orders` must be at least 1, got 0"):
+        joint_log_prob(model, CTX, CTX, orders=0, key=key)
