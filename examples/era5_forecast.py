@@ -27,7 +27,7 @@ from bsatnp.metrics import Accumulator
 SMOKE = os.environ.get("SMOKE") == "1"
 SAMPLE = Path(__file__).resolve().parent / "data" / "era5_sample" / "era5_uk_16_places_201903.csv.gz"
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("--data", type=Path, default=SAMPLE, help="table with time, lon, lat, elevation and t2m")
+parser.add_argument("--data", type=Path, default=SAMPLE, help="table with time, place, lon, lat, elevation and t2m")
 parser.add_argument("--steps", type=int, default=2 if SMOKE else 500, help="updates of the model")
 parser.add_argument("--out", type=Path, default=Path("runs") / "era5", help="folder for the model and the picture")
 options, _ = parser.parse_known_args()
@@ -155,14 +155,15 @@ def points(rows):
     return Points(index, rows[["t2m"]].to_numpy())
 
 
-figure, axes = plt.subplots(1, 4, figsize=(13, 3.3), sharey=True, layout="constrained")
-for axis, place in zip(axes, (2, 6, 10, 14), strict=True):
+shown = sorted(data["place"].unique())[1::4][:4]
+figure, axes = plt.subplots(1, len(shown), figsize=(13, 3.3), sharey=True, layout="constrained")
+for axis, place in zip(axes, shown, strict=True):
     before, after = (rows[rows["place"] == place] for rows in (past, future))
     names = {"unit": "°C", "ylabel": "temperature", "xlabel": ""}
     plot.forecast(points(after), ours(past, after), ctx=points(before), ax=axis, **names)
     lon, lat = before[["lon", "lat"]].iloc[0]
     axis.set_title(f"{abs(lon):.2f}° {'W' if lon < 0 else 'E'}, {lat:.2f}° N")
     axis.label_outer()
-    axis.get_legend().set_visible(place == 2)
+    axis.get_legend().set_visible(place == shown[0])
 figure.savefig(options.out / "forecast.png", dpi=110)
 print(f"The model is in {options.out / 't2m.npz'}, the picture in {options.out / 'forecast.png'}.")

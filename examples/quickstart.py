@@ -1,6 +1,6 @@
 """Train a BSA-TNP on one-dimensional Gaussian processes, and see how near the exact posterior it comes.
 
-Run it with `python examples/quickstart.py`; it takes about two minutes on two cores and writes `quickstart.png`. With
+Run it with `python examples/quickstart.py`; it takes about three minutes on two cores and writes `quickstart.png`. With
 SMOKE=1 it makes a few steps only.
 """
 

@@ -147,9 +147,9 @@ def measure(names: list[str] | None = None, *, batch: int = 8, calls: int = 0) -
 
 def table(found: dict[str, Any]) -> list[str]:
     """What `measure` found beside the paper's counts, as Markdown."""
-    head = ["model", "parameters", "train GFLOP", "infer GFLOP", "paper train", "paper infer"]
-    head += ["train, XLA, loops once", "infer, XLA, loops once", "train MiB", "infer MiB", "train s", "infer s"]
-    head += ["paper, training", "paper, infer s"]
+    head = ["model", "parameters", "train GFLOP", "infer GFLOP", "paper train GFLOP", "paper infer GFLOP"]
+    head += ["train GFLOP, XLA", "infer GFLOP, XLA", "train MiB", "infer MiB", "train s", "infer s"]
+    head += ["paper, whole training", "paper infer s"]
     body = []
     for row in found["rows"]:
         both = row["train"], row["infer"]

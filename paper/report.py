@@ -46,11 +46,19 @@ def render(results: Sequence[dict[str, Any]]) -> str:
         "",
         "Written by `python -m paper report` from the files in `paper/results/`. NLL is in nats for each value, ± its",
         "standard error over test batches; the paper's ± is over five seeds on one RTX 4090. The gap is to the exact",
-        "posterior on the same batches. What was not obtained is absent. `+` after a commit: with changes on top.",
+        "posterior over the batches for which that was computed, and so not the difference of the two numbers that are",
+        "printed. What was not obtained is absent.",
         "",
-        "Columns named after the paper are the paper's, after its full budget. The lite and hour budgets are less,",
-        "see README.md. The paper's RMSE is a mean over batches, which share one length scale where it draws Gaussian",
-        "processes; here every task has its own, and the RMSE of batches is higher for that alone. Older rows lack it.",
+        "Columns named after the paper are the paper's, after its full budget, on the domain of its training. The lite",
+        "and hour budgets are less, see README.md, and their 'scaled' and 'doubled' domains, twice as wide as that of",
+        "their training, are the paper's own: there its models were trained, and ours extrapolate.",
+        "Domains of the sphere are named by how they are turned: north, east and tilt in degrees.",
+        "",
+        "The paper's RMSE is a mean over batches, which share one length scale where it draws Gaussian processes; here",
+        "every task has its own, and the RMSE of batches is higher for that alone. Older rows lack it.",
+        "",
+        "'Best at' is the update whose weights were tested. Times are of different commits, and of runs beside other",
+        "work: do not compare them between rows. `+` after a commit: with changes on top.",
     ]
     names = [name for name in ORDER if any(one["experiment"] == name for one in results)]
     names += sorted({one["experiment"] for one in results} - set(ORDER))
@@ -78,7 +86,7 @@ def complexity(folder: Path) -> str:
         f"{found['batch']} tasks with contexts of 128 to 511 points padded to 512, and 1,024 targets, on "
         f"{hardware(found['hardware'])}, commit {commit(found['commit'])}.",
         "GFLOP with loops in full and padding counted; XLA's own count, which the paper gives, takes each loop once",
-        "and so misses most of what runs here.",
+        "and so misses most of what runs here. Seconds are those of one batch.",
         "",
         *flops.table(found),
     ]
@@ -131,4 +139,4 @@ def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:
     lines = [f"**{domain}**{note}: {count}.{bound}", "", *markdown(head, body)]
     missing = [f"{model} {row['nll'].replace('-', '−')}" for model, row in paper.items() if "nll" in row]
     missing = [text for text in missing if text.split()[0] not in {one["model"] for one in rows}]
-    return [*lines, "", f"Only in the paper: {'; '.join(missing)}."] if missing else lines
+    return [*lines, "", f"NLL, only in the paper: {'; '.join(missing)}."] if missing else lines

@@ -119,7 +119,7 @@ def table(folder: Path = SCALE) -> list[str]:
         "predicted",
         "time of all",
         "attention, projected",
-        "ratio",
+        "time / attention",
         "peak",
         "hardware",
         "commit",
