@@ -20,7 +20,7 @@ from bsatnp.frames.report import Report
 from bsatnp.frames.roles import same_width
 from bsatnp.frames.table import Table, table
 from bsatnp.joint import joint_samples
-from bsatnp.likelihoods import AbstractLikelihood, Gaussian
+from bsatnp.likelihoods import AbstractLikelihood
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
 from bsatnp.tasks import Points
@@ -319,9 +319,6 @@ def scores(encoding: Encoding, pred: AbstractLikelihood, f: np.ndarray) -> dict[
         seen = ~np.isnan(column)
         if not seen.any():
             continue
-        if isinstance(one, Gaussian):  # no score depends on an offset, beside which float32 would lose the errors
-            offset = column[seen].mean()
-            one, column = Gaussian(np.asarray(one.mean, np.float64) - offset, one.std), column - offset
         summary = metrics.summarise(one, np.where(seen, column, 0), seen)
         found[name] = {score: float(value) for score, value in summary.items()} | {"n": float(seen.sum())}
     return found

@@ -19,7 +19,7 @@ class AbstractLikelihood(eqx.Module):
     """The predictive distribution of every output at every target, independent given the context.
 
     **Shapes.** Parameters are `(…, tgt, out)` with any leading batch axes; so are the values `f` and every result. They
-    may be NumPy or JAX arrays; the results are JAX arrays, in the precision of the parameters (float32 or wider).
+    may be NumPy or JAX arrays; the results are JAX arrays, in float32, or with x64 in the precision of the parameters.
 
     A likelihood of your own holds nothing but such arrays (further axes come after `out`), and accepts a 1 in any
     place of them: that is how `masked` keeps NaN away from gradients. `scores` names the functions of `bsatnp.metrics`
@@ -159,6 +159,18 @@ def values_like(f: Array, parameter: Array) -> jax.Array:
     if f.shape != parameter.shape:
         raise ValueError(f"`f` must have axes (…, tgt, out) = {parameter.shape}, got {f.shape}.")
     return f.astype(parameter.dtype)
+
+
+def minus(f: Array, mean: Array) -> jax.Array:
+    """The errors f − mean in float32 or wider; of host arrays they are taken in float64.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if isinstance(f, np.ndarray) and isinstance(mean, np.ndarray) and f.shape == mean.shape:
+        return wide_on_device(f.astype(np.float64) - mean.astype(np.float64))
+    mean = wide_on_device(mean)
+    return values_like(f, mean) - mean
 
 
 def probability_like(p: Array | float, parameter: jax.Array) -> jax.Array:

@@ -18,7 +18,7 @@ from bsatnp.likelihoods.base import (
     check_raw,
     check_same_shape,
     concrete_values,
-    values_like,
+    minus,
     wide_on_device,
 )
 
@@ -45,8 +45,8 @@ class Gaussian(AbstractLikelihood):
         return jnp.maximum(jnp.square(std), float(jnp.finfo(std.dtype).tiny))
 
     def _standard(self, f: Array) -> tuple[jax.Array, jax.Array]:
-        mean, std = wide_on_device(self.mean), wide_on_device(self.std)
-        return (values_like(f, mean) - mean) / std, std
+        std = wide_on_device(self.std)
+        return minus(f, self.mean).astype(std.dtype) / std, std
 
     def log_prob(self, f: Num[Array, "*batch tgt out"]) -> Float[Array, "*batch tgt out"]:
         """The log density of `f`."""

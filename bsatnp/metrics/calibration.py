@@ -122,9 +122,12 @@ def exceedance(pred: AbstractLikelihood, threshold: Num[Array, "..."] | float) -
 def _jump(pred: AbstractLikelihood, f: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The distribution function just below the values and at them, equal where they have no probability of their own.
 
-    Just below is the next smaller number, so that this holds for counts, numbers and mixtures of both.
+    Where that is not known, just below is the next smaller number, so that this holds for counts, numbers and mixtures
+    of both.
     """
     high = jnp.asarray(pred.cdf(f))
+    if isinstance(pred, Gaussian | LogNormal):
+        return high, high
     value = f.astype(high.dtype)
     step = jnp.where(value == 0, 1e-30, jnp.finfo(high.dtype).eps * jnp.abs(value)).astype(high.dtype)
     return jnp.minimum(pred.cdf(value - step), high), high

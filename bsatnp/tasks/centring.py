@@ -146,12 +146,12 @@ def narrow(name: str, values: Any, mask: Any) -> np.ndarray:
     values = device_integers(values) if values.dtype.kind in "iu" else values
     if has_x64() or values.dtype.itemsize <= 4:
         return values
-    keep = np.asarray(mask)
+    keep = np.ones(values.shape[:-1], bool) if is_traced(mask) else np.asarray(mask)
     values = np.where(keep[..., None], values, 0)
     if (most := np.abs(values).max(initial=0)) > _LARGEST or np.isnan(most):
         raise ValueError(f"Component '{name}' must fit into float32, got {most:.3g}: scale it, or enable x64.")
     for column in range(values.shape[-1]):
-        wide = np.unique(values[..., column])
+        wide = np.unique(values[keep][:, column])
         gaps = np.diff(wide)
         gaps = gaps[gaps > 1e-11 * np.abs(wide).max(initial=0)]  # the rest is rounding
         lost = np.abs(wide.astype(np.float32) - wide).max(initial=0)

@@ -112,6 +112,7 @@ class Points(eqx.Module):
             raise ValueError(f"`take` needs one set with axes (point,), got batch axes {self.mask.shape[:-1]}.")
         if not isinstance(rows, slice) and not is_traced(rows):
             rows = np.asarray(rows)
+            rows = rows.astype(int) if rows.shape == (0,) else rows
             if rows.ndim != 1:
                 raise ValueError(f"`rows` must be a list of rows, or a slice, got shape {rows.shape}.")
             if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(self)):

@@ -85,6 +85,15 @@ def test_gaussian_crps_is_the_integral_of_the_squared_cdf_error(gaussian, x64):
     np.testing.assert_allclose(pred.crps(f), np.vectorize(integral)(mean, std, y), rtol=1e-7 if x64 else 2e-5)
 
 
+def test_errors_of_host_values_are_taken_in_double_precision():
+    """A Julian date by the second: a device in single precision cannot tell mean and value apart."""
+    mean, std, f = np.array([[2_460_000.0]]), np.array([[1e-5]]), np.array([[2_460_000.00002]])
+    pred = Gaussian(mean, std)
+    np.testing.assert_allclose(pred.log_prob(f), scipy.stats.norm(mean, std).logpdf(f), rtol=1e-3)
+    np.testing.assert_allclose(pred.cdf(f), scipy.stats.norm(mean, std).cdf(f), rtol=1e-3)
+    np.testing.assert_allclose(pred.crps(f), Gaussian(mean - mean, std).crps(f - mean), rtol=1e-3)
+
+
 def test_gaussian_samples_have_its_moments():
     pred = Gaussian(jnp.full((20_000, 2), 5.0), jnp.stack([jnp.full(20_000, 0.5), jnp.full(20_000, 30.0)], -1))
     draws = np.asarray(pred.sample(key=jax.random.key(0)), np.float64)

@@ -127,6 +127,15 @@ def test_pit_of_numbers_does_not_depend_on_their_unit(scale):
     np.testing.assert_allclose(got, scipy.stats.norm(mean, scale).cdf(f), atol=1e-5)
 
 
+def test_pit_of_numbers_has_no_randomness():
+    """Where values are large beside their spread the next smaller number is a good part of it away."""
+    f = np.full((20, 1), 300.123, np.float32)
+    for pred in (Gaussian(f - 0.003, np.full_like(f, 0.02)), LogNormal(np.log(f), np.full_like(f, 1e-4))):
+        draws = [metrics.pit(pred, f, np.ones(f.shape, bool), key=jax.random.key(seed)) for seed in range(3)]
+        np.testing.assert_array_equal(draws[0], draws[1])
+        np.testing.assert_array_equal(draws[0], draws[2])
+
+
 def test_nothing_observed_gives_an_empty_histogram():
     pred, _, f, observed = drawn("poisson", 5)
     assert (np.asarray(metrics.pit_histogram(pred, f, np.zeros_like(observed))) == 0).all()

@@ -225,6 +225,21 @@ def test_errors_of_narrow_predictions_are_those_of_float32(monkeypatch):
     np.testing.assert_allclose(metrics.rmse(half, 1000 * f, observed), 1000 * np.sqrt(7.57 / 2), rtol=1e-5)
 
 
+def test_an_offset_of_values_on_the_host_changes_no_score():
+    """Gravity in mGal, 980,000 ± 0.02: float32 has steps of 0.06 there. Two outputs with offsets of their own."""
+    rng = np.random.default_rng(4)
+    z, offset = 0.02 * rng.normal(size=(500, 2)), np.array([[980_000.0, -7e7]])
+    std, observed = np.full((500, 2), 0.02), rng.random((500, 2)) < 0.7
+    near = metrics.summarise(Gaussian(np.zeros((500, 2)), std), z, observed)
+    f = np.where(observed, offset + z, np.nan)
+    far = metrics.summarise(Gaussian(np.zeros((500, 2)) + offset, std), f, observed)
+    total = metrics.Accumulator()
+    total.add(Gaussian(np.zeros((500, 2)) + offset, std), f, observed)
+    for name in NUMERIC:
+        np.testing.assert_allclose(far[name], near[name], rtol=1e-4)
+        np.testing.assert_allclose(total.result()[name], near[name], rtol=1e-4)
+
+
 def test_accumulated_counts_may_be_larger_than_a_device_counts():
     f, observed = np.array([[2**32 + 5], [2**33]]), np.ones((2, 1), bool)
     total = metrics.Accumulator()

@@ -40,6 +40,27 @@ def test_seconds_since_an_epoch_keep_their_differences(values):
     assert np.abs(t).max() < 100
 
 
+def test_padding_hides_no_loss_of_differences():
+    """What does not move and is lost in float32 is refused, with masked rows as without."""
+    for values in (1.7e9 + STEPS, 5e6 + STEPS / 300):
+        with pytest.raises(ValueError, match="Component 't' loses differences of"):
+            centre(task(values), [])
+        padded = Task(task(values).ctx.pad(16), task(values).tgt.pad(4))
+        with pytest.raises(ValueError, match="Component 't' loses differences of"):
+            centre(padded, [])
+        with pytest.raises(ValueError, match="Component 't' loses differences of"):
+            centre(batch([padded, task(values)]), [])
+
+
+def test_a_mask_may_be_traced_where_nothing_moves():
+    first = task(STEPS / 7)
+
+    def places(mask):
+        return centre(Task(Points(first.ctx.index, first.ctx.f, mask=mask), first.tgt), [])[0].ctx.index["t"]
+
+    np.testing.assert_allclose(jax.jit(places)(jnp.ones(3, bool)), STEPS[:3] / 7, rtol=1e-6)
+
+
 def test_integer_nanoseconds_keep_their_differences():
     t = joined(centre(task(1_700_000_000_000_000_000 + STEPS * 10**9), ["t"])[0])
     np.testing.assert_allclose(t - t[0], STEPS * 1e9, rtol=1e-6)

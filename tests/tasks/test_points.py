@@ -84,6 +84,7 @@ def test_padding_adds_masked_rows_and_take_drops_them(xp):
             known.take(np.array([9]))
     with pytest.raises(ValueError, match=r"`rows` must be a list of rows, or a slice, got shape \(\)"):
         points.take(np.asarray(1))
+    assert len(points.take(np.asarray([]))) == 0
     assert points.pad(3) is points
     with pytest.raises(ValueError, match="`size` must be at least the number of points 3, got 2"):
         points.pad(2)
