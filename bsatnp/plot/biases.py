@@ -29,8 +29,8 @@ def bias(
 
     The query stays at the origin and the key moves along the first coordinate, for longitude and latitude along the
     equator. Where the two directions differ, the picture shows both: a lag is query minus key, so that the past is on
-    the right. Terms of a sum that do not look at the
-    component are left out. Hard masks end a line where they let nothing through.
+    the right. Terms of a sum that do not look at the component are left out. Hard masks end a line where they let
+    nothing through.
 
     **Units.** `reach` and `unit` are those of the component.
 

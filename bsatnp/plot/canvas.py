@@ -60,10 +60,23 @@ def index_of(points: Points | Index, name: str) -> dict[str, np.ndarray]:
     return {component: np.asarray(value) for component, value in points.items()}
 
 
-def kept(points: Points | Index, values: Any) -> Any:
-    """The rows of an array, or of all arrays of a likelihood, that are not padding of `points`."""
-    keep = np.asarray(points.mask) if isinstance(points, Points) else slice(None)
-    return jax.tree.map(lambda leaf: np.asarray(leaf)[keep], values)
+def kept(points: Points | Index, values: Any, name: str) -> Any:
+    """The rows of an array, or of all arrays of a likelihood, that are not padding of `points`.
+
+    Raises:
+        ValueError: another number of rows than points.
+    """
+    keep = np.asarray(points.mask) if isinstance(points, Points) else None
+
+    def rows(leaf):
+        leaf = np.asarray(leaf)
+        if keep is None:
+            return leaf
+        if leaf.shape[:1] != keep.shape:
+            raise ValueError(f"`{name}` must have axes (point, out) with {len(keep)} points, got {leaf.shape}.")
+        return leaf[keep]
+
+    return jax.tree.map(rows, values)
 
 
 def component_of(index: Mapping[str, np.ndarray], width: int, component: str | None) -> str:

@@ -35,12 +35,12 @@ def calibration(
         ax: where to draw.
 
     Raises:
-        ValueError: a level that is not strictly between 0 and 1.
+        ValueError: nothing observed, a level that is not strictly between 0 and 1.
     """
+    _count(observed)
     share = np.asarray(metrics.calibration(pred, f, observed, levels))
-    new = ax is None
-    ax = tidy(new_axes(width=4.2, height=4.0)[0] if new else ax)
-    if new or not ax.lines:
+    ax = tidy(new_axes(width=4.2, height=4.0)[0] if ax is None else ax)
+    if all(line.get_label() != "calibrated" for line in ax.lines):
         ax.plot([0, 1], [0, 1], "--", color="0.5", linewidth=1, label="calibrated")
         ax.text(0.04, 0.93, "intervals too wide", color="0.45", fontsize="small")
         ax.text(0.96, 0.04, "intervals too narrow", color="0.45", fontsize="small", ha="right")
@@ -77,9 +77,7 @@ def pit(
     Raises:
         ValueError: nothing observed, `bins` below 1.
     """
-    n = int(np.asarray(observed).sum())
-    if not n:
-        raise ValueError("`observed` must have at least one value that counts, got none.")
+    n = _count(observed)
     density = bins * np.asarray(metrics.pit_histogram(pred, f, observed, bins))
     ax = tidy(new_axes(width=4.6, height=3.4)[0] if ax is None else ax)
     half = 1.96 * np.sqrt((bins - 1) / n)
@@ -91,3 +89,11 @@ def pit(
     ax.set_ylabel("density")
     ax.legend(frameon=False, fontsize="small", ncols=2)
     return ax
+
+
+def _count(observed: Array) -> int:
+    """How many values count, at least one."""
+    n = int(np.asarray(observed).sum())
+    if not n:
+        raise ValueError("`observed` must have at least one value that counts, got none.")
+    return n

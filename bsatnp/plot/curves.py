@@ -36,7 +36,8 @@ def band(
         pred: the prediction there.
         ctx: what it was conditioned on.
         component: which coordinate, of width 1; not needed where there is only one.
-        at: values that other components must have, such as `{"s": station}`; rows elsewhere are left out.
+        at: values that other components must have, such as `{"s": station}`; rows elsewhere are left out. Dates may be
+            `datetime64`, `datetime` or text.
         out: which output.
         levels: probabilities of the intervals.
         samples: draws `(sample, tgt, out)` to show as thin lines, such as those of `bsatnp.joint.joint_samples`.
@@ -57,21 +58,26 @@ def band(
     x = index[name][rows, 0]
     order, n = np.argsort(x, kind="stable"), len(rows)
     x = x[order]
-    pred = kept(tgt, pred)
+    pred = kept(tgt, pred, "pred")
+    alone = x[0] == x[-1]  # one place has no width: its intervals are bars, and lines are marks
     ax = tidy(new_axes()[0] if ax is None else ax)
     for number, level in enumerate(sorted((real("levels", level, 0, 1) for level in levels), reverse=True)):
         low, high = (end[rows][order] for end in interval(pred, level, out, n))
-        alpha = 0.18 + 0.17 * number
-        ax.fill_between(x, low, high, color=BLUE, alpha=alpha, linewidth=0, label=f"{100 * level:.3g} % interval")
+        look: dict[str, Any] = {"alpha": 0.18 + 0.17 * number, "label": f"{100 * level:.3g} % interval"}
+        if alone:
+            ax.vlines(x, low, high, color=BLUE, linewidth=10, **look)
+        else:
+            ax.fill_between(x, low, high, color=BLUE, linewidth=0, **look)
     if samples is not None:
         for number, draw in enumerate(np.asarray(samples)):
-            values = column(kept(tgt, draw), out, n, "samples")[rows][order]
-            ax.plot(x, values, color=BLUE, linewidth=0.6, alpha=0.6, label=None if number else "samples")
+            values = column(kept(tgt, draw, "samples"), out, n, "samples")[rows][order]
+            label = "_samples" if number else "samples"  # the legend shows one of them
+            ax.plot(x, values, "_" if alone else "-", color=BLUE, linewidth=0.6, alpha=0.6, label=label)
     mean = column(pred.mean, out, n, "pred")[rows][order]
-    ax.plot(x, mean, color=BLUE, linewidth=2, label="mean", marker="o" if len(x) == 1 else None)
+    ax.plot(x, mean, color=BLUE, linewidth=2, label="mean", marker="o" if alone else None)
     if isinstance(tgt, Points) and tgt.f is not None:
-        truth, known = column(kept(tgt, tgt.f), out, n, "tgt"), column(kept(tgt, tgt.observed), out, n, "tgt") > 0
-        truth = np.where(known, truth, np.nan)[rows][order]
+        truth, known = (column(kept(tgt, values, "tgt"), out, n, "tgt") for values in (tgt.f, tgt.observed))
+        truth = np.where(known > 0, truth, np.nan)[rows][order]
         ax.plot(x, truth, "o", color=RED, markersize=3.5, label="truth", zorder=3)
     if ctx is not None:
         x, f = _observed(ctx, name, at, out)
@@ -100,7 +106,8 @@ def forecast(
         pred: the prediction there.
         ctx: what it was conditioned on.
         component: the component of time; not needed where only one has width 1.
-        at: values that other components must have, such as `{"s": station}`; rows elsewhere are left out.
+        at: values that other components must have, such as `{"s": station}`; rows elsewhere are left out. Dates may be
+            `datetime64`, `datetime` or text.
         past: how much of the context to show, in the units of time, seconds or a `timedelta64` for dates; three times
             the span of the targets when None.
         ax: where to draw.
@@ -117,6 +124,8 @@ def forecast(
         raise ValueError("`ctx` must have observed values where `at` says, got none.")
     if len(future) and before[0] > future.min():
         raise ValueError("`ctx` must have a value before the first target, or at its time, got none.")
+    if future.dtype.kind == "M":  # whole days have no fraction, for a margin beside the last one
+        future, before = (time.astype("datetime64[us]") for time in (future, before))
     ax = new_axes()[0] if ax is None else ax
     ax.plot(before, f, "-", color=GREY, linewidth=0.8, alpha=0.6)
     ax = band(tgt, pred, ctx=ctx, component=name, at=at, ax=ax, **options)
@@ -132,7 +141,7 @@ def forecast(
     if future.dtype.kind == "M":
         import matplotlib.dates as mdates
 
-        locator = mdates.AutoDateLocator(maxticks=7)
+        locator = mdates.AutoDateLocator(minticks=3, maxticks=7)
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))
     return ax
@@ -144,8 +153,19 @@ def _rows(index: Mapping[str, np.ndarray], at: Mapping[str, Any] | None) -> np.n
     for name, value in (at or {}).items():
         if name not in index:
             raise ValueError(f"`at` must name components of {sorted(index)}, got {name!r}.")
-        rows &= (index[name] == np.asarray(value).reshape(1, -1)).all(-1)
+        rows &= (index[name] == _wanted(name, value, index[name])).all(-1)
     return rows
+
+
+def _wanted(name: str, value: Any, component: np.ndarray) -> np.ndarray:
+    """The value of `at` for a component: one number or date for each of its columns."""
+    try:
+        wanted = np.asarray(value, "datetime64" if component.dtype.kind == "M" else None).ravel()
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"`at` must give {name!r} a date, got {value!r}.") from error
+    if len(wanted) != component.shape[-1]:
+        raise ValueError(f"`at` must give {name!r} a value of width {component.shape[-1]}, got {value!r}.")
+    return wanted
 
 
 def _observed(ctx: Points, name: str, at: Mapping[str, Any] | None, out: int) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +173,7 @@ def _observed(ctx: Points, name: str, at: Mapping[str, Any] | None, out: int) ->
     if ctx.f is None:
         raise ValueError("`ctx` must carry observed values `f`, got None.")
     index = index_of(ctx, "ctx")
-    f, known = (column(kept(ctx, values), out, len(index[name]), "ctx") for values in (ctx.f, ctx.observed))
+    f, known = (column(kept(ctx, values, "ctx"), out, len(index[name]), "ctx") for values in (ctx.f, ctx.observed))
     rows = _rows(index, at) & (known > 0)
     x, f = index[name][rows, 0], f[rows]
     order = np.argsort(x, kind="stable")
@@ -162,7 +182,8 @@ def _observed(ctx: Points, name: str, at: Mapping[str, Any] | None, out: int) ->
 
 def _fit_height(ax: Any, f: np.ndarray) -> None:
     """Limits that hold the shown part of the context and everything drawn of the targets."""
-    lines = [np.asarray(line.get_ydata(), float) for line in ax.lines if line.get_label() in ("mean", "truth")]
+    of_targets = ("mean", "truth", "samples", "_samples")
+    lines = [np.asarray(line.get_ydata(), float) for line in ax.lines if line.get_label() in of_targets]
     ends = [path.vertices[:, 1] for drawn in ax.collections for path in drawn.get_paths()]
     values = np.concatenate([f, *lines, *ends])
     low, high = np.nanmin(values), np.nanmax(values)

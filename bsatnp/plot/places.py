@@ -1,13 +1,14 @@
 """Maps of values at places, on a grid or scattered."""
 
-import functools
 from typing import Any
 
 import numpy as np
 
 from bsatnp._types import Array, Index
 from bsatnp.likelihoods import AbstractLikelihood
-from bsatnp.plot.canvas import column, component_of, index_of, kept, labelled, new_axes, several
+from bsatnp.plot.canvas import column, component_of, index_of, kept, labelled, several
+from bsatnp.plot.earth import in_degrees, map_axes, turned, unbroken
+from bsatnp.plot.grids import cells
 from bsatnp.tasks import Points
 
 #: Colour maps that rise evenly in lightness, for values and for their uncertainty.
@@ -32,8 +33,8 @@ def field(
 ) -> Any:
     """One map of values at places, such as a mean, a standard deviation or the probability of exceeding a threshold.
 
-    Places of a grid, with or without gaps, are drawn as its cells, others as dots. With `degrees`, a new figure has
-    coastlines where cartopy is installed and has the data for them.
+    Places of a grid are drawn as its cells, with gaps left empty, others as dots. With `degrees`, longitudes of regions
+    that cross 0° or ±180° run on, and a new figure has coastlines where cartopy is installed and has the data for them.
 
     **Units.** `unit` is written beside the colour bar; nothing is converted.
 
@@ -55,29 +56,28 @@ def field(
     Raises:
         ValueError: what does not fit.
     """
-    index = index_of(tgt, "tgt")
-    name = component_of(index, 2, component)
-    s = index[name].astype(float)
-    colour = column(kept(tgt, values), out, len(s), "values")
-    if not len(s):
-        raise ValueError("`tgt` must have at least one place, got none.")
+    name, s = _places(tgt, component, degrees=degrees)
+    colour = column(kept(tgt, values, "values"), out, len(s), "values")
     dots, known = _observations(ctx, name, out)
-    ax = _map_axes(degrees=degrees) if ax is None else ax
+    if degrees and dots is not None:
+        dots[:, 0] = turned(dots[:, 0], (s[:, 0].min() + s[:, 0].max()) / 2)
     both = colour if known is None or not len(known) else np.concatenate([colour, known])
     finite = both[np.isfinite(both)]
     if not len(finite):
         raise ValueError("`values` must have at least one finite number to draw, got none.")
     low, high = (finite.min(), finite.max()) if limits is None else limits
-    scale = {"cmap": cmap, "vmin": low, "vmax": high}
-    cells = _cells(s, colour)
-    if cells is None:
+    ax = map_axes(longitude=s[:, 0] if degrees else None)[0] if ax is None else ax
+    where = in_degrees(ax) if degrees else {}
+    scale = {"cmap": cmap, "vmin": low, "vmax": high, **where}
+    grid = cells(s, colour)
+    if grid is None:
         drawn = ax.scatter(s[:, 0], s[:, 1], c=colour, s=_dot_size(len(s)), linewidths=0, **scale)
     else:
-        drawn = ax.pcolormesh(*cells, shading="nearest", rasterized=True, **scale)
+        drawn = ax.pcolormesh(*grid, shading="flat", rasterized=True, **scale)
     if dots is not None and known is None:
-        ax.scatter(*dots.T, s=9, edgecolors="white", linewidths=0.6, c="black")
+        ax.scatter(*dots.T, s=9, edgecolors="white", linewidths=0.6, c="black", **where)
     elif dots is not None:
-        ax.scatter(*dots.T, s=18, edgecolors="white", linewidths=1.6, c="none")
+        ax.scatter(*dots.T, s=18, edgecolors="white", linewidths=1.6, c="none", **where)
         ax.scatter(*dots.T, s=18, edgecolors="black", linewidths=0.7, c=known, **scale)
     ax.figure.colorbar(drawn, ax=ax, label=labelled(label, unit), shrink=0.85)
     names = (
@@ -130,7 +130,9 @@ def maps(
         ValueError: what does not fit.
         NotImplementedError: a likelihood of labels.
     """
-    axes = _map_axes(2, degrees=degrees) if ax is None else several(ax, 2)
+    if ax is None:
+        ax = map_axes(2, _places(tgt, component, degrees=degrees)[1][:, 0] if degrees else None)
+    axes = several(ax, 2)
     same: dict[str, Any] = {"component": component, "out": out, "degrees": degrees, "unit": unit, "xlabel": xlabel}
     field(tgt, np.asarray(pred.mean), ctx=ctx, label=f"{label}, mean", ylabel=ylabel, ax=axes[0], **same)
     places = None if ctx is None else Points(ctx.index, mask=ctx.usable)
@@ -147,6 +149,18 @@ def maps(
     return axes
 
 
+def _places(tgt: Points | Index, component: str | None, *, degrees: bool) -> tuple[str, np.ndarray]:
+    """The component that is drawn and its places, longitudes in one piece."""
+    index = index_of(tgt, "tgt")
+    name = component_of(index, 2, component)
+    s = index[name].astype(float)
+    if not len(s):
+        raise ValueError("`tgt` must have at least one place, got none.")
+    if degrees:
+        s[:, 0] = unbroken(s[:, 0])
+    return name, s
+
+
 def _observations(ctx: Points | None, name: str, out: int) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Places and values of what was observed; no values where there are none, no places where there is no context."""
     if ctx is None:
@@ -156,56 +170,9 @@ def _observations(ctx: Points | None, name: str, out: int) -> tuple[np.ndarray |
         raise ValueError(f"`ctx` must have the component {name!r}, got {sorted(s)}.")
     if ctx.f is None:
         return s[name].astype(float), None
-    f, known = (column(kept(ctx, values), out, len(s[name]), "ctx") for values in (ctx.f, ctx.observed))
+    f, known = (column(kept(ctx, values, "ctx"), out, len(s[name]), "ctx") for values in (ctx.f, ctx.observed))
     return s[name].astype(float)[known > 0], f[known > 0]
-
-
-def _cells(s: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Coordinates and values of the cells of a grid, NaN in its gaps; None for places that are no grid."""
-    x, y = (_levels(s[:, i]) for i in (0, 1))
-    if min(len(x), len(y)) < 2 or len(s) < 0.25 * len(x) * len(y):
-        return None
-    column_, row = (np.searchsorted(axis, s[:, i], side="right") - 1 for i, axis in ((0, x), (1, y)))
-    if len(np.unique(row * len(x) + column_)) != len(s):  # two places in one cell
-        return None
-    cells = np.full((len(y), len(x)), np.nan)
-    cells[row, column_] = values
-    return x, y, cells
-
-
-def _levels(x: np.ndarray) -> np.ndarray:
-    """The coordinates of a grid's lines: what differs by rounding alone is one line."""
-    x = np.unique(x)
-    return x[np.append(True, np.diff(x) > 1e-5 * (x[-1] - x[0]))] if len(x) > 1 else x
 
 
 def _dot_size(n: int) -> float:
     return float(np.clip(12_000 / n, 4, 60))
-
-
-def _map_axes(columns: int = 1, *, degrees: bool) -> Any:
-    """New axes, with coastlines where that can be; one of them, or a list of several."""
-    options: dict[str, Any] = {"width": 5.2 * columns, "height": 4.2}
-    coast = _coast() if degrees else None
-    if coast is not None:
-        options["subplot_kw"] = {"projection": coast[0]}
-    axes = new_axes(columns, **options)
-    if coast is None:
-        return axes[0] if columns == 1 else axes
-    for axis in axes:
-        axis.add_geometries(coast[1], crs=coast[0], facecolor="none", edgecolor="0.2", linewidth=0.6, zorder=2)
-        axis.gridlines(draw_labels={"left": "y", "bottom": "x"}, linewidth=0.3, alpha=0.4)
-    return axes[0] if columns == 1 else axes
-
-
-@functools.cache
-def _coast() -> tuple[Any, list[Any]] | None:
-    """A projection and the coastlines, or None without cartopy or its data; tried once."""
-    try:
-        import cartopy.crs  # pyright: ignore[reportMissingImports]
-        from cartopy.io import shapereader  # pyright: ignore[reportMissingImports]
-
-        shapes = list(shapereader.Reader(shapereader.natural_earth("50m", "physical", "coastline")).geometries())
-    except (ImportError, OSError):  # not installed, or without a network to fetch the lines
-        return None
-    return cartopy.crs.PlateCarree(), shapes

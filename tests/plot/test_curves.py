@@ -1,8 +1,11 @@
 """Bands and forecasts hold the numbers they are given, in order, with their labels."""
 
+import datetime
+
 import matplotlib.dates as mdates
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 import pytest
 
 from bsatnp import plot
@@ -70,6 +73,16 @@ def test_a_forecast_on_real_data(air, drawn):
     assert np.ptp(wide.get_xlim()) > 1.6
 
 
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_the_last_of_whole_days_is_not_on_the_edge():
+    day = np.arange("2020-01-01", "2020-01-06", dtype="datetime64[D]")[:, None]
+    axis = plot.forecast({"t": day[4:]}, Gaussian(X[:1], X[:1]), ctx=Points({"t": day[:4]}, 0 * X))
+    low, high = axis.get_xlim()
+    last = mdates.date2num(day[4, 0])
+    assert low == last - 4 and last + 0.05 < high < last + 0.2
+    assert 3 <= len(axis.get_xticks()) <= 7
+
+
 def test_forecasts_on_axes_that_share_their_height_are_all_in_sight():
     figure, axes = plt.subplots(1, 2, sharey=True)
     for axis, level in zip(axes, (0.0, 50.0), strict=True):
@@ -93,6 +106,66 @@ def test_a_forecast_among_its_context_is_drawn_forwards():
         plot.forecast(tgt, pred, ctx=ctx.take(np.arange(12, 20)))
 
 
+def test_one_target_has_bars_and_marks(drawn):
+    """A band and a line of one place have no width: without bars and marks, the legend lists what is not there."""
+    one = Gaussian(np.array([[2.0]]), np.array([[1.0]]))
+    draws = np.array([[[1.5]], [[9.0]]])
+    axis = plot.band({"x": X[:1]}, one, samples=draws)
+    for bar, z in zip(axis.collections, (1.959964, 0.674490), strict=True):
+        np.testing.assert_allclose(bar.get_segments()[0], [[3, 2 - z], [3, 2 + z]], rtol=1e-5)
+        assert bar.get_linewidth()[0] > 1 and 0 < bar.get_alpha() < 1
+    marks = [found for found in axis.lines if "samples" in str(found.get_label())]
+    assert [found.get_ydata() for found in marks] == [1.5, 9.0] and all(found.get_marker() == "_" for found in marks)
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == [
+        *("95 % interval", "50 % interval"),
+        *("samples", "mean"),
+    ]
+    assert drawn(axis) > 50
+    axis = plot.forecast({"t": X[:1]}, one, ctx=Points({"t": X[1:]}, 2 + 0 * X[1:]), samples=draws[:1])
+    low, high = axis.get_ylim()
+    assert low < 2 - 1.95 and high > 2 + 1.95
+    twice = plot.band({"x": X[[0, 0]]}, Gaussian(np.array([[2.0], [5.0]]), np.ones((2, 1))), levels=(0.5,))
+    assert len(twice.collections[0].get_segments()) == 2
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_forecast_holds_all_samples(n):
+    pred = Gaussian(np.zeros((n, 1)), np.ones((n, 1)))
+    draws = np.zeros((3, n, 1))
+    draws[0, 0], draws[2, -1] = -30, 40
+    axis = plot.forecast({"t": X[:n]}, pred, ctx=Points({"t": X - 4}, 0 * X), samples=draws)
+    low, high = axis.get_ylim()
+    assert -40 < low < -30 and 40 < high < 50
+    assert [text.get_text() for text in axis.get_legend().get_texts()].count("samples") == 1
+
+
+@pytest.mark.parametrize("unit", ["D", "s", "ns"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        "2020-01-02",
+        np.datetime64("2020-01-02"),
+        datetime.datetime(2020, 1, 2),
+        pd.Timestamp("2020-01-02"),
+        ["2020-01-02"],
+    ],
+    ids=lambda when: type(when).__name__,
+)
+def test_a_date_may_be_written_in_many_ways(unit, when):
+    t = np.array(["2020-01-01", "2020-01-02", "2020-01-02", "2020-01-03"], f"datetime64[{unit}]")[:, None]
+    axis = plot.band({"x": X, "t": t}, PRED, component="x", at={"t": when})
+    np.testing.assert_array_equal(line(axis, "mean"), [[1, 2], [1, 4]])
+
+
+def test_a_time_of_day_is_no_date():
+    t = np.array(["2020-01-01", "2020-01-02"], "datetime64[D]")[:, None]
+    with pytest.raises(ValueError, match="`at` must leave some target"):
+        plot.band({"x": X[:2], "t": t}, PRED, component="x", at={"t": "2020-01-02T12:00"})
+    for wrong in (5, "soon", 1.5):
+        with pytest.raises(ValueError, match="`at` must give 't' a date, got"):
+            plot.band({"x": X[:2], "t": t}, PRED, component="x", at={"t": wrong})
+
+
 def test_what_does_not_fit_is_refused(air):
     ctx, tgt, pred, _ = air
     with pytest.raises(ValueError, match="`component` must say which"):
@@ -103,6 +176,14 @@ def test_what_does_not_fit_is_refused(air):
         plot.band(tgt, pred, component="t", at={"s": [0.0, 0.0]})
     with pytest.raises(ValueError, match="`at` must name components"):
         plot.band(tgt, pred, component="t", at={"station": 1})
+    for wrong in ([1, 2, 3], 1.0):
+        with pytest.raises(ValueError, match="`at` must give 's' a value of width 2, got"):
+            plot.band(tgt, pred, component="t", at={"s": wrong})
+    five = Points({"x": np.arange(5.0)[:, None]})
+    with pytest.raises(ValueError, match=r"`pred` must have axes \(point, out\) with 5 points, got \(4, 2\)"):
+        plot.band(five, PRED)
+    with pytest.raises(ValueError, match=r"`samples` must have axes \(point, out\) with 4 points, got \(3, 2\)"):
+        plot.band(Points({"x": X}), PRED, samples=np.zeros((7, 3, 2)))
     with pytest.raises(ValueError, match="`levels` must lie strictly between 0 and 1, got 95"):
         plot.band({"x": X}, PRED, levels=(95,))
     with pytest.raises(ValueError, match="`out` must be between 0 and 1, got 2"):

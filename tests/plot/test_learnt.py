@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -119,6 +120,24 @@ def test_calibration_of_real_forecasts(air, drawn):
     assert drawn(axis) > 20
 
 
+def test_calibration_on_axes_that_hold_lines_has_its_diagonal_once(air):
+    _, tgt, pred, _ = air
+    axis = plt.figure().add_subplot()
+    axis.plot([0, 1], [0.5, 0.5], label="mine")
+    for label in ("one", "two"):
+        plot.calibration(pred, tgt.f, tgt.observed, label=label, ax=axis)
+    assert [line.get_label() for line in axis.lines] == ["mine", "calibrated", "one", "two"]
+    assert [text.get_text() for text in axis.texts] == ["intervals too wide", "intervals too narrow"]
+    assert axis.lines[2].get_color() != axis.lines[3].get_color()
+
+
+@pytest.mark.parametrize("picture", [plot.calibration, plot.pit])
+def test_nothing_observed_is_refused(air, picture):
+    _, tgt, pred, _ = air
+    with pytest.raises(ValueError, match="`observed` must have at least one value"):
+        picture(pred, tgt.f, np.zeros_like(tgt.observed))
+
+
 def test_pit_of_real_counts(air, drawn):
     _, tgt, pred, _ = air
     counts, rate = np.round(tgt.f), np.asarray(pred.mean) + 1
@@ -127,8 +146,6 @@ def test_pit_of_real_counts(air, drawn):
     np.testing.assert_allclose(heights, 5 * np.asarray(metrics.pit_histogram(Poisson(rate), counts, tgt.observed, 5)))
     np.testing.assert_allclose(np.mean(heights), 1, rtol=1e-5)
     assert drawn(axis) > 20
-    with pytest.raises(ValueError, match="`observed` must have at least one value"):
-        plot.pit(pred, tgt.f, np.zeros_like(tgt.observed))
 
 
 def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
