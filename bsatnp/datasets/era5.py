@@ -5,6 +5,7 @@ the Copernicus Climate Change Service's (Hersbach et al., Q. J. R. Meteorol. Soc
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -31,7 +32,11 @@ _SUFFIXES = {".nc": None, ".nc4": None, ".cdf": None, ".grib": "cfgrib", ".grib2
 _SOURCE = "get it with `bsatnp.datasets.era5.download`, or from https://cds.climate.copernicus.eu"
 _METRES = ("m", "metre", "metres", "meter", "meters")
 _GEOPOTENTIAL = ("m**2 s**-2", "m2 s-2", "m^2 s^-2", "m2/s2", "m^2/s^2", "m**2/s**2", "J kg-1", "J kg**-1", "J/kg")
-_CELSIUS = ("C", "degC", "°C", "celsius", "Celsius")
+_KELVIN, _CELSIUS = ("k", "kelvin", "kelvins"), ("c", "celsius")  # what is left of a unit without its "degrees"
+#: Axes of pressure levels. Model levels are none: on the first of them ERA5 gives the geopotential of the surface.
+_LEVELS = ("pressure_level", "level", "isobaricInhPa", "isobaricInPa", "plev", "lev")
+#: Names that say how high; xarray gives them the scalar coordinates of everything else that a file holds.
+_LOW = ("t2m", "2t", "2m_temperature", "elevation", "elev")
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,9 @@ class Era5:
     `temperature` `(frame, row, column)`. All coordinates rise.
 
     **Units.** UTC in seconds, degrees with longitudes in ±180, metres, kelvin.
+
+    `cell`, degrees between rows and between columns, is looked at only where there is one of them, which does not tell;
+    `within` sets it.
     """
 
     time: np.ndarray
@@ -76,6 +84,7 @@ class Era5:
     longitude: np.ndarray
     elevation: np.ndarray
     temperature: np.ndarray
+    cell: tuple[float, float] = (0.0, 0.0)
 
     @property
     def hour(self) -> np.ndarray:
@@ -83,13 +92,16 @@ class Era5:
         return (self.time - self.time.astype("datetime64[D]")) / np.timedelta64(1, "h")
 
     def within(self, box: Box) -> "Era5":
-        """The part of the lattice in `box`.
+        """The part of the lattice in `box`; cut to the same box again, it stays as it is.
+
+        Longitude 180 is −180, at the other end of the lattice: a box that ends there holds the columns before it.
 
         Raises:
             ValueError: the lattice does not reach all edges of the box.
         """
-        rows, reach = _between(self.latitude, box.south, box.north)
-        columns, along = _between(self.longitude, box.west, box.east)
+        cell = _cell(self.latitude, self.cell[0]), _cell(self.longitude, self.cell[1])
+        rows, reach = _between(self.latitude, box.south, box.north, cell[0])
+        columns, along = _between(self.longitude, box.west, box.east, cell[1])
         if not (reach and along):
             raise ValueError(
                 f"`box` must lie within the data, which span {_span(self.latitude)} N and {_span(self.longitude)} E, "
@@ -101,18 +113,21 @@ class Era5:
             longitude=self.longitude[columns],
             elevation=self.elevation[rows][:, columns],
             temperature=self.temperature[:, rows][:, :, columns],
+            cell=cell,
         )
 
 
-def _between(values: np.ndarray, low: float, high: float) -> tuple[np.ndarray, bool]:
+def _cell(values: np.ndarray, known: float) -> float:
+    """The distance of values of a rising lattice; `known` where there is but one."""
+    return float(np.median(np.diff(values))) if len(values) > 1 else known
+
+
+def _between(values: np.ndarray, low: float, high: float, cell: float) -> tuple[np.ndarray, bool]:
     """Which values of a rising lattice lie in an interval, and whether they reach its ends to within a cell."""
-    steps = np.diff(values)
-    cell = float(np.median(steps)) if len(steps) else 0.0
     slack = max(1e-6, 1e-3 * cell)  # files hold float32
     inside = (values >= low - slack) & (values <= high + slack)
-    around = inside[-1] and values[-1] + cell > values[0] + 360 - slack  # the next longitude is the first again
     reach = inside.any() and values[inside][0] < low + cell - slack
-    reach = reach and (around or values[inside][-1] > high - cell + slack)
+    reach = reach and values[inside][-1] > high - cell + (slack if high < 180 else -slack)  # 180 itself is -180
     return inside, bool(reach and (np.diff(values[inside]) < 1.5 * cell).all())
 
 
@@ -124,14 +139,14 @@ def load(path: str | Path) -> Era5:
     """Read 2 m temperature and elevation from a file, a Zarr store, or a folder of files that are joined in time.
 
     Variables may carry the names of the Climate Data Store or of its GRIB files; elevation may be geopotential, in any
-    of the files. Longitudes may run from 0 to 360 or in ±180, latitudes in either direction, times in any step; frames
-    that are there twice are taken once.
+    of the files. Longitudes may run from 0 to 360 or in ±180, latitudes in either direction, times in any step or, for
+    one frame, without an axis; frames that are there twice are taken once.
 
     Raises:
         FileNotFoundError: no such file, or a folder without any.
         ImportError: a package that reads files of this kind is not installed; the error says which.
-        ValueError: a variable or coordinate that is missing, in another unit or not finite; lattices that differ; a
-            file that is cut; no frames.
+        ValueError: a variable or coordinate that is missing, in another unit or not finite; a variable on a pressure
+            level; lattices that differ; a file that is cut; no frames.
     """
     path = Path(path)
     sources = _sources(path)
@@ -227,11 +242,14 @@ def _lattice(source: Path, data: Any) -> tuple[tuple[np.ndarray, np.ndarray], tu
     longitude = (longitude + 180) % 360 - 180
     orders = np.argsort(latitude), np.argsort(longitude)
     rising = latitude[orders[0]], longitude[orders[1]]
-    for kind, values in zip(("latitude", "longitude"), rising, strict=True):
+    for kind, line, values in zip(("latitude", "longitude"), ("row", "column"), rising, strict=True):
         if not (np.abs(values) <= (90.001 if kind == "latitude" else 180)).all():
             raise ValueError(f"'{source.name}' must have a {kind} in degrees, got {values[0]:g} to {values[-1]:g}.")
-        if (np.diff(values) < 1e-6).any():
-            raise ValueError(f"'{source.name}' must have one {kind} for each row of its lattice, got some twice.")
+        if len(twice := values[1:][np.diff(values) < 1e-6]):
+            advice = "; of 0 and 360, or of -180 and 180, drop one" if kind == "longitude" else ""
+            raise ValueError(
+                f"'{source.name}' must have one {kind} for each {line} of its lattice, got {twice[0]:g} twice{advice}."
+            )
     return rising, orders
 
 
@@ -248,6 +266,10 @@ def _plane(source: Path, data: Any, name: str, order: tuple[np.ndarray, np.ndarr
     more = [dim for dim in array.dims if dim not in wanted and array.sizes[dim] > 1]
     if more or any(dim not in array.dims for dim in wanted):
         raise ValueError(f"Variable '{name}' of '{source.name}' must have the axes {wanted}, got {list(array.dims)}.")
+    for level in _LEVELS:
+        if level in (array.dims if name in _LOW else (*array.dims, *array.coords)):
+            at = f"{level} {array[level].values.ravel()[0]}" if level in array.coords else f"an axis '{level}'"
+            raise ValueError(f"Variable '{name}' of '{source.name}' must be at the surface, got {at}.")
     array = array.isel({dim: 0 for dim in array.dims if dim not in wanted}, drop=True).transpose(*wanted)
     values = np.asarray(array.values, np.float32)[..., order[0], :][..., order[1]]
     if absent := int((~np.isfinite(values)).sum()):
@@ -259,14 +281,25 @@ def _plane(source: Path, data: Any, name: str, order: tuple[np.ndarray, np.ndarr
 
 def _temperature(source: Path, data: Any, name: str, order: Any) -> tuple[np.ndarray, np.ndarray]:
     """Times and kelvin."""
+    data = _framed(data)
     time = _coordinate(source, data, "time")
     values = _plane(source, data, name, order, time=time)
     unit = str(data[name].attrs.get("units", "K"))
-    if unit != "K" and unit not in _CELSIUS:
+    plain = re.sub(r"^(degrees?|deg|°)[ _]?", "", unit.strip().lower())
+    if plain not in (*_KELVIN, *_CELSIUS):
         raise ValueError(f"Variable '{name}' of '{source.name}' must be in K or °C, got '{unit}'.")
-    if data[time].dtype.kind not in "MO":  # objects are dates of other calendars
-        raise ValueError(f"'{source.name}' must have dates as '{time}', got {data[time].dtype} without a unit of time.")
-    return data[time].values.astype("datetime64[s]"), values + np.float32(0 if unit == "K" else 273.15)
+    when = next((known for known in _NAMES["time"] if known in data.variables and data[known].dims == (time,)), time)
+    if data[when].dtype.kind not in "MO":  # objects are dates of other calendars
+        raise ValueError(f"'{source.name}' must have dates as '{when}', got {data[when].dtype} without a unit of time.")
+    return data[when].values.astype("datetime64[s]"), values + np.float32(0 if plain in _KELVIN else 273.15)
+
+
+def _framed(data: Any) -> Any:
+    """The dataset with an axis of time, where it holds the time of its one frame as a plain number."""
+    if any(name in data.dims for name in _NAMES["time"]):
+        return data
+    name = next((name for name in _NAMES["time"] if name in data.variables and data[name].ndim == 0), None)
+    return data if name is None else data.set_coords(name).expand_dims(name)
 
 
 def _elevation(source: Path, data: Any, order: Any) -> np.ndarray | None:

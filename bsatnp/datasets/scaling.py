@@ -1,8 +1,10 @@
 """Scaling fitted on one part of the data and applied to every part."""
 
 import abc
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -11,7 +13,7 @@ class AbstractScaler(abc.ABC):
     """Moves and stretches each column by numbers of its own.
 
     **Shapes.** `origin` and `width` are `(dim,)`; `transform` and `inverse` take `(…, dim)`. What a masked array hides
-    becomes NaN.
+    becomes NaN, and so does None or the NA of pandas among objects.
 
     **Units.** `origin` and `width` are in the units of the data; everything is float64 on the host.
     """
@@ -207,8 +209,21 @@ def _columns(values: np.ndarray, n: int) -> np.ndarray:
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
-    """Values in float64, NaN where a masked array hides them."""
+    """Values in float64, NaN where a masked array hides them or an object says that there is none."""
     given = np.ma.asarray(values)
-    if given.dtype.kind in "mMcSU":
-        raise ValueError(f"`values` must be real numbers, got {given.dtype}; count dates from an origin first.")
+    if given.dtype.kind in "mMcSUTV":
+        advice = "; count dates from an origin first" if given.dtype.kind in "mM" else ""
+        raise ValueError(f"`values` must be real numbers, got {given.dtype}{advice}.")
+    if given.dtype.kind == "O":
+        given = np.frompyfunc(_number, 1, 1)(np.where(np.ma.getmaskarray(given), np.nan, given.data))
     return np.ma.asarray(given, np.float64).filled(np.nan)
+
+
+def _number(one: Any) -> float:
+    """An object as a number; NaN for None and for the NA of pandas, which is there only where pandas is."""
+    if one is None or one is getattr(sys.modules.get("pandas"), "NA", None):
+        return np.nan
+    if not isinstance(one, str | bytes | np.datetime64 | np.timedelta64):  # `float` would take them
+        with suppress(TypeError, ValueError):
+            return float(one)
+    raise ValueError(f"`values` must be real numbers, got {one!r}.")

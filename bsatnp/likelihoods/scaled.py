@@ -21,8 +21,8 @@ class Scaled(eqx.Module):
         scaler: with `transform` and `inverse` on `(…, out)` and `width`, such as `bsatnp.datasets.scaling.MinMax`.
 
     Raises:
-        ValueError: the scaler moves values that the likelihood needs where they are (`head.fixed`), such as the 0 of
-            rain or of counts; it has another number of columns than the head has outputs.
+        ValueError: the scaler has another number of columns than the head has outputs; it moves, or does not take,
+            values that the likelihood needs where they are (`head.fixed`), such as the 0 of rain or of counts.
     """
 
     head: AbstractHead
@@ -30,15 +30,16 @@ class Scaled(eqx.Module):
 
     def __check_init__(self):
         names = type(self.head).__name__, type(self.scaler).__name__
-        for value in self.head.fixed:
-            moved = np.asarray(self.scaler.transform(np.full((1, self.head.out), value)))
-            if not np.allclose(moved, value, rtol=1e-9, atol=1e-9):
-                raise ValueError(
-                    f"`scaler` must leave {value:g} as it is for the likelihood of {names[0]}, but {names[1]} maps it "
-                    f"to {moved.ravel()[0]:.6g}."
-                )
         if (columns := np.shape(self.scaler.width)) != (self.head.out,):
             raise ValueError(f"`scaler` must have the {self.head.out} outputs of {names[0]}, got {names[1]} {columns}.")
+        for value in self.head.fixed:
+            must = f"`scaler` must leave {value:g} as it is for the likelihood of {names[0]}, but {names[1]}"
+            try:
+                there = np.asarray(self.scaler.transform(np.full((1, self.head.out), value)))
+            except ValueError as error:
+                raise ValueError(f"{must} does not take it.") from error
+            if len(moved := there[~np.isclose(there, value, rtol=1e-9, atol=1e-9)]):
+                raise ValueError(f"{must} maps it to {moved[0]:.6g}.")
 
     def transform(self, f: Array) -> np.ndarray:
         """Values in the units of the data, `(…, out)`, as the head takes them; NaN for what a masked array hides.

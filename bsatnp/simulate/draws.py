@@ -165,9 +165,19 @@ def denser(
     return (round(low * more), round(most * more) + 1), tuple(round(size * more) for size in ctx_sizes)
 
 
+def stretched(span: tuple[float, float], factor: float, domain: tuple[float, float]) -> tuple[float, float]:
+    """Where the ends of `span` go when `domain`, in which it lies, becomes `factor` times as wide about its middle."""
+    middle = (domain[0] + domain[1]) / 2
+    return middle + factor * (span[0] - middle), middle + factor * (span[1] - middle)
+
+
 def cells(n: int, domain: tuple[float, float], dim: int) -> np.ndarray:
-    """The middles of n equal cells of (low, high) along each axis, `(n ** dim, dim)`; the last axis runs fastest."""
-    axis = domain[0] + (domain[1] - domain[0]) * (np.arange(n) + 0.5) / n
+    """The middles of n equal cells of (low, high) along each axis, `(n ** dim, dim)`; the last axis runs fastest.
+
+    Raises:
+        ValueError: `n` is no whole number from 1 up.
+    """
+    axis = domain[0] + (domain[1] - domain[0]) * (np.arange(whole("n", n)) + 0.5) / n
     return np.stack(np.meshgrid(*[axis] * dim, indexing="ij"), -1).reshape(-1, dim)
 
 

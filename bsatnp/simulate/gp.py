@@ -19,6 +19,7 @@ from bsatnp.simulate.draws import (
     context_counts,
     denser,
     process_tasks,
+    stretched,
 )
 from bsatnp.simulate.kernels import Matern, SquaredExponential
 from bsatnp.tasks import Task
@@ -85,11 +86,15 @@ class GPTasks:
         return dataclasses.replace(self, shift=self.shift + by)
 
     def scaled(self, factor: float) -> "GPTasks":
-        """Tasks on a domain `factor` times as wide, with as many points per unit of volume."""
-        (middle, half), more = _span(self.domain), factor**self.dim
+        """Tasks on a domain `factor` times as wide, with as many points per unit of volume.
+
+        Raises:
+            ValueError: no positive number, or one that leaves no points.
+        """
+        more = real("factor", factor) ** self.dim
         n_ctx, ctx_sizes = denser(self.n_ctx, self.ctx_sizes, more)
-        domain = (middle - factor * half, middle + factor * half)
-        inner = None if self.inner is None else tuple(middle + factor * (end - middle) for end in self.inner)
+        domain = stretched(self.domain, factor, self.domain)
+        inner = None if self.inner is None else stretched(self.inner, factor, self.domain)
         n_tgt = round(self.n_tgt * more)
         return dataclasses.replace(self, domain=domain, inner=inner, n_ctx=n_ctx, n_tgt=n_tgt, ctx_sizes=ctx_sizes)
 

@@ -19,6 +19,7 @@ from bsatnp.simulate.draws import (
     denser,
     inverse_gamma,
     shuffles,
+    stretched,
 )
 from bsatnp.tasks import Points, Task
 
@@ -183,12 +184,11 @@ class SIRTasks:
             ValueError: no whole number from 1 up.
         """
         whole("factor", factor)
-        middle, half = sum(self.domain) / 2, (self.domain[1] - self.domain[0]) / 2
         n_ctx, ctx_sizes = denser(self.n_ctx, self.ctx_sizes, factor**2)
         return dataclasses.replace(
             self,
             cells=self.cells * factor,
-            domain=(middle - factor * half, middle + factor * half),
+            domain=stretched(self.domain, factor, self.domain),
             n_ctx=n_ctx,
             n_tgt=self.n_tgt * factor**2,
             ctx_sizes=ctx_sizes,

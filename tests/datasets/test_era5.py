@@ -10,6 +10,7 @@ import xarray
 from bsatnp.datasets import era5
 from bsatnp.datasets.era5 import Box
 
+six = np.timedelta64(6, "h").astype("timedelta64[ns]")
 REAL = Path(__file__).parents[3] / "shared" / "data" / "era5"
 
 
@@ -57,8 +58,10 @@ def check(data, *, n=2):
         lambda d: d.expand_dims(number=[0], axis=1),
         lambda d: d.assign(t2m=(d.t2m - 273.15).assign_attrs(units="degC")),
         lambda d: xarray.concat([d.where(d.time < d.time[1]), d.where(d.time >= d.time[1])], "expver"),
+        lambda d: d.assign_coords(number=0, expver="0001", heightAboveGround=2.0, surface=0.0),
+        lambda d: d.assign_coords(time=d.time - six, step=six, valid_time=("time", d.time.values)),
     ],
-    ids="plain rising 0-360 names axes times number celsius expver".split(),
+    ids="plain rising 0-360 names axes times number celsius expver scalars forecast".split(),
 )
 def test_one_content_in_many_forms(tmp_path, change):
     changed = change(small())
@@ -71,6 +74,66 @@ def test_one_content_in_many_forms(tmp_path, change):
 def test_zarr_and_geopotential(tmp_path):
     small(geopotential=True).to_zarr(tmp_path / "one.zarr")
     check(era5.load(tmp_path / "one.zarr"))
+
+
+@pytest.mark.parametrize("names", [["time"], ["valid_time"], ["time", "valid_time"]], ids="-".join)
+def test_one_frame_a_file_may_hold_its_time_without_an_axis(tmp_path, names):
+    """As cfgrib gives it: `time` is when the run began, `valid_time` when its values hold."""
+    for i, time in enumerate(("2019-02-01T00", "2019-01-31T18")):
+        frame = small(times=(time,), geopotential=i == 0).isel(time=0)
+        begun = {"time": frame.time - six} if len(names) == 2 else {}
+        frame = frame.assign_coords({name: frame.time for name in names} | begun | {"step": six, "surface": 0.0})
+        frame = frame.assign(t2m=frame.t2m + (10 if i == 0 else 0))
+        frame.drop_vars({"time"} - set(names)).to_netcdf(tmp_path / f"{i}.nc", engine="netcdf4")
+    data = era5.load(tmp_path)
+    check(data)
+    np.testing.assert_allclose(data.temperature[1] - data.temperature[0], 10, rtol=1e-5)
+
+
+@pytest.mark.parametrize("unit", "kelvin Kelvin degK deg_K degrees_kelvin".split())
+def test_spellings_of_kelvin(tmp_path, unit):
+    data = small()
+    data.t2m.attrs["units"] = unit
+    data.to_netcdf(tmp_path / "one.nc", engine="netcdf4")
+    check(era5.load(tmp_path / "one.nc"))
+
+
+@pytest.mark.parametrize("unit", "C °C celsius deg_C degC degree_C degree_Celsius degrees_Celsius".split())
+def test_spellings_of_degrees_celsius(tmp_path, unit):
+    data = small()
+    data = data.assign(t2m=(data.t2m - 273.15).assign_attrs(units=unit))
+    data.to_netcdf(tmp_path / "one.nc", engine="netcdf4")
+    check(era5.load(tmp_path / "one.nc"))
+
+
+@pytest.mark.parametrize("level", "pressure_level level isobaricInhPa isobaricInPa plev lev".split())
+@pytest.mark.parametrize(("name", "called"), [("z", "geopotential"), ("z", "z"), ("t2m", "temperature")])
+def test_a_pressure_level_is_not_the_surface(tmp_path, name, called, level):
+    """Geopotential of 500 hPa is no elevation, whether its level is an axis of length 1 or a scalar."""
+    data = small(geopotential=True).rename({name: called} if name != called else {})
+    data[called] = data[called].expand_dims({level: [500]}, axis=1)
+    for one, got in (
+        (data, f"{level} 500"),
+        (data.squeeze(level), f"{level} 500"),
+        (data.drop_vars(level), f"an axis '{level}'"),
+    ):
+        one.to_netcdf(tmp_path / "one.nc", engine="netcdf4")
+        with pytest.raises(ValueError, match=f"'{called}' of 'one.nc' must be at the surface, got {got}"):
+            era5.load(tmp_path)
+    data.squeeze(level, drop=True).to_netcdf(tmp_path / "one.nc", engine="netcdf4")
+    check(era5.load(tmp_path))
+
+
+def test_the_level_of_another_variable_does_not_move_what_is_at_2_metres(tmp_path):
+    """A scalar coordinate of a file belongs to all of its variables, as xarray reads it."""
+    data = small().assign(u=("time", [1.0, 2.0])).assign_coords(level=500)
+    data.to_netcdf(tmp_path / "one.nc", engine="netcdf4")
+    check(era5.load(tmp_path))
+    data.assign(t2m=data.t2m.drop_vars("level").expand_dims(level=[500])).to_netcdf(
+        tmp_path / "one.nc", engine="netcdf4"
+    )
+    with pytest.raises(ValueError, match="'t2m' of 'one.nc' must be at the surface, got level 500"):
+        era5.load(tmp_path)
 
 
 def test_files_of_a_folder_are_joined_in_time(tmp_path):
@@ -96,11 +159,25 @@ def test_files_of_a_folder_are_joined_in_time(tmp_path):
         (lambda d: d.assign(t2m=d.t2m.assign_attrs(units="F")), r"'t2m' of 'one.nc' must be in K or °C, got 'F'"),
         (lambda d: d.assign(t2m=d.t2m.where(d.t2m < 260)), r"'t2m' .* must be finite everywhere, got 10 missing"),
         (lambda d: d.expand_dims(level=[1, 2]), r"'t2m' .* must have the axes \['time', .*got \['level'"),
-        (lambda d: d.assign_coords(longitude=[0, 0, 1, 2]), r"'one.nc' must have one longitude for each row"),
+        (lambda d: d.assign(t2m=d.t2m.assign_attrs(units="degrees")), r"must be in K or °C, got 'degrees'"),
+        (
+            lambda d: d.assign_coords(longitude=[0, 120, 240, 360]),
+            r"'one.nc' must have one longitude for each column of its lattice, got 0 twice; of 0 and 360, or of -180 "
+            "and 180, drop one",
+        ),
+        (
+            lambda d: d.assign_coords(longitude=[-180, 0, 90, 180]),
+            "for each column of its lattice, got -180 twice; of 0 and 360, or of -180 and 180, drop one",
+        ),
+        (
+            lambda d: d.assign_coords(latitude=[51, 50, 50]),
+            r"'one.nc' must have one latitude for each row of its lattice, got 50 twice\.$",
+        ),
         (
             lambda d: d.assign_coords(latitude=[120, 121, 122]),
             r"'one.nc' must have a latitude in degrees, got 120 to 122",
         ),
+        (lambda d: d.drop_vars("time"), r"'one.nc' must have dates as 'time', got int64"),
         (lambda d: d.assign_coords(time=[876576, 876582]), r"'one.nc' must have dates as 'time', got int64"),
         (lambda d: d.assign(elevation=d.elevation.assign_attrs(units="km")), r"'elevation' .* must be in m, got 'km'"),
     ],
@@ -168,6 +245,25 @@ def test_a_box_is_cut_with_its_edges_or_refused(tmp_path):
             data.within(box)
 
 
+@pytest.mark.parametrize(
+    "box", [Box(42, 42.5, 0, 1), Box(42, 42.5, 0, 0.4), Box(41.5, 42.5, -0.3, 0.4), Box(42, 45, 0, 0.4)]
+)
+def test_a_part_is_a_part_of_itself(box):
+    """One row or column does not tell how far the next would be; a part remembers it."""
+    latitude, longitude = np.arange(40.0, 50.0), np.arange(-3.0, 4.0, 0.5)
+    plane = latitude[:, None] + longitude
+    data = era5.Era5(np.array(["2019-01-01"], "M8[s]"), latitude, longitude, plane, plane[None])
+    part = data.within(box)
+    again = part.within(box)
+    assert 1 in part.elevation.shape and part.cell == again.cell == (1, 0.5)
+    np.testing.assert_array_equal(again.temperature, part.temperature)
+    np.testing.assert_array_equal(again.elevation, part.elevation)
+    for wider in (Box(box.south - 1, box.north, box.west, box.east), Box(box.south, box.north, box.west, box.east + 2)):
+        with pytest.raises(ValueError, match="`box` must lie within the data"):
+            part.within(wider)
+        data.within(wider)
+
+
 def test_edges_of_a_box_are_met_by_coordinates_in_float32(tmp_path):
     ten = small().assign_coords(
         latitude=np.array([42.3, 42.2, 42.1], "float32"), longitude=np.array([8.1, 8.2, 8.3, 8.4], "float32")
@@ -181,7 +277,10 @@ def test_a_box_may_end_where_a_lattice_around_the_globe_begins(tmp_path):
     globe = small().assign_coords(longitude=[0.0, 90.0, 180.0, 270.0])
     globe.to_netcdf(tmp_path / "globe.nc", engine="netcdf4")
     data = era5.load(tmp_path)
-    np.testing.assert_array_equal(data.within(Box(50, 50.5, 90, 180)).longitude, [90])
+    for box, columns in ((Box(50, 50.5, 90, 180), [90]), (Box(50, 50.5, 0, 180), [0, 90])):
+        part = data.within(box)
+        np.testing.assert_array_equal(part.longitude, columns)
+        np.testing.assert_array_equal(part.within(box).longitude, columns)
     np.testing.assert_array_equal(data.within(Box(50, 50.5, -180, 180)).longitude, [-180, -90, 0, 90])
 
 

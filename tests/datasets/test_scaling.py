@@ -1,8 +1,10 @@
 """Scalers: there and back, constants, and what they refuse."""
 
+import sys
 import warnings
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.preprocessing import StandardScaler
 
@@ -39,6 +41,29 @@ def test_what_a_masked_array_hides_is_nan(make):
     np.testing.assert_array_equal(scaler.transform(hidden)[:1], scaler.transform(np.array([[3.0]])))
 
 
+@pytest.mark.parametrize("make", [MinMax.fit, Standard.fit, Log.fit])
+def test_what_is_missing_among_objects_is_nan(make):
+    scaler = make(np.array([[1.0], [9.0]]))
+    expected = scaler.transform(np.array([[3.0], [np.nan]]))
+    gap = np.array([[3], [pandas.NA]], object)
+    for values in (gap, np.array([[3], [None]]), np.ma.array([[3], ["?"]], object, mask=[[False], [True]])):
+        np.testing.assert_array_equal(scaler.transform(values), expected)
+    with pytest.raises(ValueError, match="`values` must be finite, got 1 NaN"):
+        make(gap)
+
+
+def test_nullable_columns_of_pandas():
+    kinds = {"a": pandas.array([3, None], "Int64"), "b": pandas.array([True, None], "boolean"), "c": [0.5, 1.5]}
+    scaled = MinMax(np.zeros(3), np.ones(3)).transform(pandas.DataFrame(kinds).to_numpy())
+    np.testing.assert_array_equal(scaled, [[3, 1, 0.5], [np.nan, np.nan, 1.5]])
+
+
+def test_objects_count_without_pandas(monkeypatch):
+    monkeypatch.delitem(sys.modules, "pandas")
+    np.testing.assert_array_equal(MinMax(np.zeros(1), np.ones(1)).transform(np.array([[3], [None]])), [[3], [np.nan]])
+    assert "pandas" not in sys.modules
+
+
 def test_bounds_of_any_type_count_in_float64():
     narrow = MinMax(np.array([-100], "int8"), np.array([100], "int8"))
     assert narrow.width == 200 and narrow.transform(np.array([[100]])) == 1
@@ -57,6 +82,15 @@ def test_bounds_of_any_type_count_in_float64():
         (VALUES * 1j, "`values` must be real numbers, got complex128"),
         (VALUES.astype("M8[h]"), r"`values` must be real numbers, got datetime64\[h\]; count dates from an origin"),
         (VALUES.astype("m8[h]"), r"`values` must be real numbers, got timedelta64\[h\]"),
+        (np.array([["1"], ["x"]]), r"`values` must be real numbers, got <U1\.$"),
+        (np.array([["1"], ["x"]], np.dtypes.StringDType()), r"`values` must be real numbers, got StringDType"),
+        (np.zeros((2, 1), [("a", float)]), r"`values` must be real numbers, got \[\('a', '<f8'\)\]"),
+        (np.array([[1], ["x"]], object), r"`values` must be real numbers, got 'x'\.$"),
+        (np.array([[1], ["1.5"]], object), r"`values` must be real numbers, got '1.5'\.$"),
+        (np.array([[1], [1j]], object), r"`values` must be real numbers, got 1j"),
+        (np.array([[1], [np.datetime64("2020")]], object), "`values` must be real numbers, got .*datetime64"),
+        (np.array([[1], [pandas.NaT]], object), "`values` must be real numbers, got NaT"),
+        (pandas.DataFrame({"a": ["x", "y"]}).to_numpy(), "`values` must be real numbers, got 'x'"),
     ],
 )
 def test_c1_values_that_cannot_be_fitted(make, values, says):

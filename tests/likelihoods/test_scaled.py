@@ -69,7 +69,22 @@ def test_c2_a_gaussian_comes_back_in_the_units_of_the_data(make):
 def test_c2_columns_that_are_not_the_outputs():
     with pytest.raises(ValueError, match=r"`scaler` must have the 2 outputs of GaussianHead, got Standard \(1,\)"):
         Scaled(GaussianHead(2), Standard.fit(RAIN))
+    for head in (PoissonHead(out=2), NegativeBinomialHead(out=2)):  # before their 0 and 1 are looked at
+        kind = type(head).__name__
+        with pytest.raises(ValueError, match=rf"`scaler` must have the 2 outputs of {kind}, got Standard \(1,\)"):
+            Scaled(head, Standard(np.zeros(1), np.ones(1)))
     assert isinstance(Scaled(GaussianHead(), Standard.fit(RAIN)), eqx.Module)
+
+
+def test_c2_a_scaler_that_does_not_take_what_the_likelihood_needs():
+    says = "`scaler` must leave 0 as it is for the likelihood of PoissonHead, but Log does not take it"
+    with pytest.raises(ValueError, match=says):
+        Scaled(PoissonHead(), Log.fit(np.array([[1.0], [2.0]])))
+
+
+def test_c2_the_output_that_is_moved_is_the_one_that_is_told():
+    with pytest.raises(ValueError, match="but MinMax maps it to -0.5"):
+        Scaled(PoissonHead(out=2), MinMax(np.array([0.0, 1.0]), np.array([1.0, 3.0])))
 
 
 @pytest.mark.parametrize(

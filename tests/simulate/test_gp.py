@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bsatnp.simulate import AbstractKernel, GPTasks, Matern, SquaredExponential, posterior, sample
+from bsatnp.simulate import AbstractKernel, GPTasks, Matern, SphereTasks, SquaredExponential, posterior, sample
 from bsatnp.simulate.draws import cholesky
 from bsatnp.simulate.gp import _draw
 from bsatnp.simulate.kernels import gram
@@ -234,6 +234,27 @@ def test_grid_is_made_of_the_middles_of_cells():
 def test_bad_options_are_named(options, named):
     with pytest.raises(ValueError, match=named):
         GPTasks(**options)
+
+
+@pytest.mark.parametrize(
+    ("factor", "says"),
+    [
+        (np.nan, "`factor` must be positive, got nan"),
+        (np.inf, "`factor` must be positive, got inf"),
+        (-2, "`factor` must be positive, got -2"),
+        (0, "`factor` must be positive, got 0"),
+    ],
+)
+def test_factors_that_scale_nothing_are_named(factor, says):
+    with pytest.raises(ValueError, match=says):
+        SMALL.scaled(factor)
+
+
+@pytest.mark.parametrize("stream", [SMALL, SphereTasks()], ids=lambda stream: type(stream).__name__)
+@pytest.mark.parametrize("n", [0, -3])
+def test_grids_of_no_cells_are_named(stream, n):
+    with pytest.raises(ValueError, match="`n` must be at least 1, got"):
+        stream.grid(n)
 
 
 class Dip(AbstractKernel):
