@@ -32,6 +32,19 @@ def angle(near: Any, far: Any) -> Any:
     return xp.degrees(xp.where(inside, inner, xp.where(near > 0, np.pi, 0)))
 
 
+def squared_angle(near: Any, far: Any) -> Any:
+    """The square of `angle`, with all derivatives where the points coincide.
+
+    **Units.** Square degrees.
+    """
+    xp = namespace(near)
+    share = near / (near + far)  # sin² of half the angle
+    small = share < 1e-3
+    s = xp.where(small, share, 0)
+    series = 4 * s * (1 + s * (1 / 3 + s * (8 / 45 + s * (4 / 35 + s * 128 / 1575))))  # of (2 arcsin √s)²
+    return xp.where(small, series * (180 / np.pi) ** 2, angle(xp.where(small, 1, near), far) ** 2)
+
+
 def turn(points: Array, matrix: Array) -> Any:
     """Rotate points by a matrix that acts on unit vectors from the left: `(…, 2)` and `(3, 3)` to `(…, 2)`."""
     xp = namespace(points)

@@ -54,7 +54,7 @@ def predict_nearest(
     Raises:
         ValueError: what `predict` refuses; `k` or `tile` below 1; components in `by` that are missing or no numbers.
     """
-    n = check_kinds(ctx, tgt)
+    n, tgt = check_kinds(ctx, tgt), _arrays(tgt)
     rows, local = _tiled(model, ctx, tgt, k, by, tile)
     if not rows:
         return predict(model, ctx, tgt)
@@ -107,6 +107,7 @@ def nearest_error(
         tgt = tgt.take(np.flatnonzero(np.asarray(tgt.mask)))
     if not check_kinds(ctx, tgt):
         raise ValueError("`tgt` must have at least one point.")
+    tgt = _arrays(tgt)
     rows, local = _tiled(model, ctx, tgt, k, by, tile)
     chosen = [rows[i] for i in np.asarray(jax.random.permutation(key, len(rows)))[:tiles]]
     near = [_moments(local(row)) for row in chosen]  # first: labels have none, and the whole context costs more
@@ -129,8 +130,8 @@ def _tiled(
     whole("k", k)
     whole("tile", tile)
     usable = np.flatnonzero(np.asarray(ctx.usable))
-    there = _places("ctx", ctx.index, by)[usable]
-    here = _places("tgt", index_of(tgt), by)
+    there = _places("ctx", ctx.index, by, len(ctx))[usable]
+    here = _places("tgt", index_of(tgt), by, check_kinds(ctx, tgt))
     if isinstance(tgt, Points):  # masked targets may lie anywhere
         mask = np.asarray(tgt.mask)
         here[~mask] = here[mask][0] if mask.any() else 0.0
@@ -163,7 +164,7 @@ def _tiles(places: np.ndarray, rows: np.ndarray, size: int) -> Iterator[np.ndarr
     yield from _tiles(places, rows[np.sort(order[half:])], size)
 
 
-def _places(name: str, index: Mapping[str, Any], by: Places) -> np.ndarray:
+def _places(name: str, index: Mapping[str, Any], by: Places, n: int) -> np.ndarray:
     if callable(by):
         found = np.asarray(by(index))
     else:
@@ -171,12 +172,22 @@ def _places(name: str, index: Mapping[str, Any], by: Places) -> np.ndarray:
         if not names or not set(names) <= set(index):
             raise ValueError(f"`by` must name components of `{name}`, which has {sorted(index)}, got {list(names)}.")
         found = np.concatenate([np.asarray(index[part]) for part in names], -1)
-    if found.ndim != 2 or not (found.dtype == bool or jnp.issubdtype(found.dtype, jnp.number)):
-        raise ValueError(f"`by` must give numbers (point, dim), got {found.dtype} of shape {found.shape}.")
+    if found.ndim != 2 or len(found) != n or not (found.dtype == bool or jnp.issubdtype(found.dtype, jnp.number)):
+        raise ValueError(
+            f"`by` must give numbers (point, dim) for the {n} points of `{name}`, got {found.dtype} of shape "
+            f"{found.shape}."
+        )
     return found.astype(np.float64)
 
 
 def _taken(tgt: Points | Index, row: np.ndarray) -> Points | Index:
     if isinstance(tgt, Points):
         return tgt.take(row)
-    return {name: (value if hasattr(value, "shape") else np.asarray(value))[row] for name, value in tgt.items()}
+    return {name: value[row] for name, value in tgt.items()}
+
+
+def _arrays(tgt: Points | Index) -> Points | Index:
+    """Targets whose components are arrays; those of memory maps stay where they are."""
+    if isinstance(tgt, Points):
+        return tgt
+    return {name: value if isinstance(value, jax.Array) else np.asarray(value) for name, value in tgt.items()}

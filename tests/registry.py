@@ -25,7 +25,10 @@ LIGHT = hypothesis.settings().max_examples
 HEAVY = max(4, LIGHT // 4)
 
 #: What the rooms export besides groups, biases and models.
-HELPERS = {"Group", "components", "example_point", "factors", "has_width", "hashes", "safe_norm"}
+HELPERS = {
+    *("Group", "check_is_group", "components", "example_point", "factors", "has_width", "hashes", "pair_invariants"),
+    *("safe_norm", "squared_length"),
+}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -88,6 +88,7 @@ def test_bad_arguments_are_named():
         "by": ({"by": "x"}, r"`by` must name components of `ctx`, which has \['s'\], got \['x'\]"),
         "none": ({"by": ()}, r"got \[\]"),
         "shape": ({"by": lambda index: index["s"][:, 0]}, "`by` must give numbers"),
+        "rows": ({"by": lambda index: CTX.index["s"]}, r"for the 100 points of `tgt`, got float64 of shape \(40, 2\)"),
     }.values():
         with pytest.raises(ValueError, match=words):
             predict_nearest(MODEL, CTX, TGT, **({"k": 3, "by": "s"} | changed))
@@ -103,6 +104,8 @@ def test_bad_arguments_are_named():
 def test_places_of_any_kind_that_is_a_number():
     exact = predict_nearest(MODEL, CTX, TGT, k=3, by="s", tile=50)
     close(predict_nearest(MODEL, CTX, {"s": TGT["s"].tolist()}, k=3, by="s", tile=50), exact)
+    pandas = pytest.importorskip("pandas")
+    close(predict_nearest(MODEL, CTX, {"s": pandas.DataFrame(TGT["s"])}, k=3, by="s", tile=50), exact)
     half = {"s": jax.numpy.asarray(TGT["s"], jax.numpy.bfloat16)}
     assert np.isfinite(predict_nearest(MODEL, CTX, half, k=3, by="s", tile=50).mean).all()
     with pytest.raises(ValueError, match="`by` must give finite places of `tgt`"):

@@ -37,7 +37,7 @@ class Operands(eqx.Module):
         dots = self.dots() if dots is None else dots
         if self.score is None:
             return dots
-        scores = self.score(dots, self.q_index, self.k_index)
+        scores = jnp.asarray(self.score(dots, self.q_index, self.k_index))
         padded = (1,) * (3 - len(scores.shape)) + scores.shape
         if len(padded) > 3 or any(n not in (1, m) for n, m in zip(padded, dots.shape, strict=True)):
             raise ValueError(f"`score` must return shape (head, q, k) = {dots.shape}, got {scores.shape}.")

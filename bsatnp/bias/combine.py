@@ -39,6 +39,11 @@ class Sum(AbstractBias):
         """The groups of all terms."""
         return tuple(group for term in self.terms for group in term.groups)
 
+    @property
+    def numbers_per_pair(self) -> int:
+        """Those of the term that holds most."""
+        return max(term.numbers_per_pair for term in self.terms)
+
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
         return _total([term(p, q) for term in self.terms])
@@ -84,6 +89,11 @@ class Weighted(AbstractBias):
     def groups(self) -> tuple[Any, ...]:
         """The groups of the bias."""
         return self.bias.groups
+
+    @property
+    def numbers_per_pair(self) -> int:
+        """Those of the bias."""
+        return self.bias.numbers_per_pair
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""

@@ -10,24 +10,32 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bsatnp._types import whole
+from bsatnp.groups import check_is_group, pair_invariants
 
 
 class AbstractBias(eqx.Module):
     """Interface of a bias: a score for each head, from one pair of points.
 
     Raises:
-        ValueError: a group without the method `invariants`.
+        ValueError: a group without the method `invariants`, or without a hash.
     """
 
     def __check_init__(self):
         for group in self.groups:
-            if not callable(getattr(group, "invariants", None)):
-                raise ValueError(f'`group` must be a group, such as `On("s", Translation(2))`, got {group!r}.')
+            check_is_group(group)
 
     @property
     @abc.abstractmethod
     def groups(self) -> tuple[Any, ...]:
         """The groups whose invariants the bias is a function of."""
+
+    @property
+    def numbers_per_pair(self) -> int:
+        """Numbers held at once for each pair of points, all heads together; 0 where one for each head is all.
+
+        Attention chooses its tiles by it.
+        """
+        return 0
 
     @abc.abstractmethod
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
@@ -58,12 +66,7 @@ class AbstractGroupBias(AbstractBias):
         Raises:
             ValueError: they are no vector.
         """
-        found = self.group.invariants(p, q)
-        if found.ndim != 1:
-            raise ValueError(
-                f"`invariants` of {self.group} must be a vector, such as `distance[None]`, got shape {found.shape}."
-            )
-        return found
+        return pair_invariants(self.group, p, q)
 
 
 def basis_start(
@@ -80,6 +83,8 @@ def basis_start(
     shortest, longest = lengths
     if not 0 < shortest <= longest < np.inf:
         raise ValueError(f"`lengths` must be positive, finite and ordered (shortest, longest), got {lengths}.")
+    if not 1e-18 <= shortest <= longest <= 1e18:
+        raise ValueError(f"`lengths` must lie between 1e-18 and 1e18 for their squares to fit float32, got {lengths}.")
     if basis == 1:
         shortest = (shortest * longest) ** 0.5
     return jnp.ones(shape), jnp.broadcast_to(jnp.geomspace(shortest, longest, basis)[None], shape)

@@ -32,7 +32,8 @@ class Causal(AbstractGroupBias):
     def __check_init__(self):
         if not all(_signed(self.group, point) for point in _points(self.group)):
             raise ValueError(
-                f"`group` must bring a signed invariant, as `TimeShift` does, got {self.group}: the future would pass."
+                "`group` must bring a signed invariant, query minus key as `TimeShift` does, got "
+                f"{self.group}: the future would pass."
             )
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " 1"]:
@@ -53,14 +54,15 @@ def _points(group: Any) -> list[Any]:
 
 
 def _signed(group: Any, point: Any) -> bool:
-    """Whether one of a pair is later than the other, or the group does not take such points."""
+    """Whether a later query has a positive lag and an earlier one not, or the group does not take such points."""
     later = jax.tree.map(lambda leaf: 2 * leaf, point)
     with jax.ensure_compile_time_eval():
         try:
             lags = group.invariants(later, point), group.invariants(point, later)
         except Exception:
             return True
-        return any(lag.shape != (1,) or bool(lag[0] < 0) for lag in lags)
+        after, before = lags
+        return any(lag.shape != (1,) for lag in lags) or bool((before[0] < 0) & (after[0] >= 0))
 
 
 class Window(AbstractGroupBias):

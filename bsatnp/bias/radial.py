@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from bsatnp._exponential import LOG2E, power_of_two
 from bsatnp._types import whole, wide
 from bsatnp.bias.interface import AbstractGroupBias, basis_start
+from bsatnp.groups import squared_length
 from bsatnp.groups.protocol import safe_sqrt
 
 
@@ -32,10 +33,7 @@ class AbstractRadialBias(AbstractGroupBias):
         return self.of_square(square(p, q))
 
     def _square(self, p: Any, q: Any) -> Float[Array, ""]:
-        invariants = wide(self.invariants(p, q))
-        # one by one: a sum over a short last axis is not vectorised
-        squares = [invariants[i] ** 2 for i in range(invariants.shape[0])]
-        return sum(squares[1:], squares[0])
+        return squared_length(self.group, p, q)
 
 
 class RBFNetwork(AbstractRadialBias):

@@ -55,6 +55,11 @@ class TISA(AbstractGroupBias):
         self.log_rate = -jnp.log(2 * length**2)
         self.centre = reach * jax.random.normal(key, (heads, basis, whole("dim", dim)))
 
+    @property
+    def numbers_per_pair(self) -> int:
+        """The differences from all places."""
+        return self.centre.size
+
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
         weight, rate, centre = wide(self.weight), jnp.exp(wide(self.log_rate)), wide(self.centre)
@@ -105,6 +110,11 @@ class MLPBias(AbstractGroupBias):
             activation,
             key=key,
         )
+
+    @property
+    def numbers_per_pair(self) -> int:
+        """What every layer of the network takes in and gives."""
+        return self.network.in_size + self.network.width_size * self.network.depth + self.network.out_size
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""

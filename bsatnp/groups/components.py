@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from bsatnp._types import Key
+from bsatnp.groups.protocol import pair_invariants, sum_of_squares
 
 
 class On(eqx.Module):
@@ -31,13 +32,7 @@ class On(eqx.Module):
     def __check_init__(self):
         if not isinstance(self.component, str):
             raise ValueError(f"`component` must be the name of a component, got {self.component!r}.")
-        if isinstance(self.group, type) or not callable(getattr(self.group, "invariants", None)):
-            got = f"the class {self.group.__name__}" if isinstance(self.group, type) else type(self.group).__name__
-            raise ValueError(f"`group` must be an object with the method `invariants`, got {got}.")
-        if not hashes(self.group):
-            raise ValueError(
-                f"`group` must have a hash, as with `@dataclass(frozen=True)`, got {type(self.group).__name__}."
-            )
+        check_is_group(self.group)
 
     @property
     def shift_invariant(self) -> bool:
@@ -66,7 +61,7 @@ class On(eqx.Module):
 
     def invariants(self, p: Mapping[str, Any], q: Mapping[str, Any]) -> Array:
         """The invariants of the component's pair."""
-        return self.group.invariants(p[self.component], q[self.component])
+        return pair_invariants(self.group, p[self.component], q[self.component])
 
 
 class Product(eqx.Module):
@@ -116,6 +111,33 @@ class Product(eqx.Module):
     def invariants(self, p: Mapping[str, Any], q: Mapping[str, Any]) -> Array:
         """The invariants of every factor, joined."""
         return jnp.concatenate([factor.invariants(p, q) for factor in self.factors])
+
+
+def squared_length(group: Any, p: Any, q: Any) -> Array:
+    """The squared length of the invariants of one pair, in float32 or wider.
+
+    By the group's own `squared` where it has that: a distance that is squared again has no second derivative where
+    points coincide.
+    """
+    if isinstance(group, Product):
+        parts = [squared_length(factor, p, q) for factor in group.factors]
+        return sum(parts[1:], parts[0])
+    if isinstance(group, On):
+        return squared_length(group.group, p[group.component], q[group.component])
+    if hasattr(group, "squared"):
+        return group.squared(p, q)
+    return sum_of_squares(pair_invariants(group, p, q))
+
+
+def check_is_group(group: Any) -> None:
+    """Raise ValueError for what has no invariants, and for what JAX cannot keep as a static part of a model."""
+    if isinstance(group, type) or not callable(getattr(group, "invariants", None)):
+        got = f"the class {group.__name__}" if isinstance(group, type) else repr(group)
+        raise ValueError(
+            f"`group` must be an object with the method `invariants`, such as `Translation(2)`, got {got}."
+        )
+    if not hashes(group):
+        raise ValueError(f"`group` must have a hash, as with `@dataclass(frozen=True)`, got {type(group).__name__}.")
 
 
 def hashes(group: Any) -> bool:

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Num
 
-from bsatnp._sphere import angle, half_chords, turn
+from bsatnp._sphere import angle, half_chords, squared_angle, turn
 from bsatnp._types import Key, floating, whole, wide
-from bsatnp.groups.protocol import difference, matmul, safe_norm
+from bsatnp.groups.protocol import difference, matmul, safe_norm, sum_of_squares
 
 
 class Euclidean(eqx.Module):
@@ -57,6 +57,10 @@ class Euclidean(eqx.Module):
         """The distance, with a zero gradient where the points coincide."""
         return safe_norm(difference(p, q))[None]
 
+    def squared(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, ""]:
+        """The squared distance."""
+        return sum_of_squares(difference(p, q))
+
 
 class SO3(eqx.Module):
     """Rotations of the sphere.
@@ -64,7 +68,7 @@ class SO3(eqx.Module):
     **Shapes.** With `dim` 2 points are (longitude, latitude); with `dim` 3 they are unit vectors.
 
     **Units.** Longitude and latitude in degrees, in that order. The invariant is the great-circle angle, in degrees for
-    either kind of points, accurate for neighbours and antipodes alike; its gradient is zero at both.
+    either kind of points, accurate for neighbours and antipodes alike, where its gradient is finite.
 
     Args:
         dim: 2 for (longitude, latitude), 3 for unit vectors.
@@ -109,12 +113,15 @@ class SO3(eqx.Module):
 
     def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " 1"]:
         """The great-circle angle."""
+        return angle(*self._chords(p, q))[None]
+
+    def squared(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, ""]:
+        """The squared great-circle angle."""
+        return squared_angle(*self._chords(p, q))
+
+    def _chords(self, p, q):
         p, q = wide(p), wide(q)
-        if self.dim == 3:
-            near, far = jnp.sum((p - q) ** 2), jnp.sum((p + q) ** 2)
-        else:
-            near, far = half_chords(p, q)
-        return angle(near, far)[None]
+        return (sum_of_squares(p - q), sum_of_squares(p + q)) if self.dim == 3 else half_chords(p, q)
 
     def check(self, points: Any) -> None:
         """Raise ValueError for points that are not on the sphere."""

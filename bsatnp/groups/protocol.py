@@ -4,9 +4,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key, wide
+from bsatnp._types import Key, floating, is_traced, wide
 
 
 @runtime_checkable
@@ -15,7 +16,9 @@ class Group(Protocol):
 
     Elements are arrays or pytrees of arrays. A group whose invariants do not change when the same vector is added to
     both points may say so with an attribute `shift_invariant = True`: large coordinates are then centred without loss.
-    A group that accepts only some points may offer `check(points)`, which raises ValueError.
+    A group that accepts only some points may offer `check(points)`, which raises ValueError. One whose invariants have
+    no second derivative where points coincide, as a distance has none, may offer their squared length,
+    `squared(p, q)`, which has one.
     """
 
     def sample(self, *, key: Key) -> Any:
@@ -44,6 +47,35 @@ class Group(Protocol):
         Biases of its length take it for a distance, and so want zero where the points coincide.
         """
         ...
+
+
+def pair_invariants(group: Any, p: Any, q: Any) -> Array:
+    """The invariants of one pair of points under a group, query first.
+
+    Raises:
+        ValueError: they are no vector.
+    """
+    found = group.invariants(p, q)
+    if found.ndim != 1:
+        raise ValueError(
+            f"`invariants` of {group} must be a vector, such as `distance[None]`, got shape {found.shape}."
+        )
+    return found
+
+
+def sum_of_squares(x: Array) -> Array:
+    """The squared length of a vector, in float32 or wider."""
+    # one by one: a sum over a short last axis is not vectorised
+    squares = [wide(x[i]) ** 2 for i in range(x.shape[0])]
+    return sum(squares[1:], squares[0])
+
+
+def shifted(points: Any, g: Any) -> Any:
+    """Points plus an element of a group of shifts, on the host where both are known there."""
+    points = floating(points)
+    if isinstance(points, np.ndarray) and not is_traced(g):
+        g = np.asarray(g)
+    return points + g[None].astype(points.dtype)
 
 
 def difference(p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:

@@ -5,8 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Num
 
-from bsatnp._types import Key, floating, whole
-from bsatnp.groups.protocol import difference
+from bsatnp._types import Key, namespace, whole
+from bsatnp.groups.protocol import difference, shifted
 
 
 class Translation(eqx.Module):
@@ -45,8 +45,7 @@ class Translation(eqx.Module):
 
     def act(self, g: Float[Array, " dim"], points: Num[Array, "point dim"]) -> Float[Array, "point dim"]:
         """Add the shift to every point."""
-        points = floating(points)
-        return points + g[None].astype(points.dtype)
+        return shifted(points, g)
 
     def invariants(self, p: Num[Array, " dim"], q: Num[Array, " dim"]) -> Float[Array, " dim"]:
         """The difference p − q."""
@@ -103,8 +102,8 @@ class Cyclic(eqx.Module):
 
     def act(self, g: Float[Array, " 1"], points: Num[Array, "point 1"]) -> Float[Array, "point 1"]:
         """Add the shift and come back into one period."""
-        points = floating(points)
-        return jnp.mod(points + g[None].astype(points.dtype), self.period)
+        moved = shifted(points, g)
+        return namespace(moved).mod(moved, self.period)
 
     def invariants(self, p: Num[Array, " 1"], q: Num[Array, " 1"]) -> Float[Array, " 2"]:
         """The chord of the phase difference."""

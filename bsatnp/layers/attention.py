@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from bsatnp._types import Index, Key
+from bsatnp._types import Index, Key, whole
 from bsatnp.attention import scan_attention
 from bsatnp.layers.basic import linears
 
@@ -25,7 +25,7 @@ class MultiHeadAttention(eqx.Module):
         key: draws the weights.
 
     Raises:
-        ValueError: heads that do not divide the width.
+        ValueError: sizes below 1, heads that do not divide the width.
     """
 
     query: eqx.nn.Linear
@@ -36,7 +36,8 @@ class MultiHeadAttention(eqx.Module):
     heads: int = eqx.field(static=True)
 
     def __init__(self, dim: int, *, heads: int, width: int, score: Any = None, key: Key):
-        if heads < 1 or width % heads:
+        whole("width", width)
+        if width % whole("heads", heads):
             raise ValueError(f"`heads` must divide the width of attention {width}, got {heads}.")
         self.query, self.key, self.value, self.out = linears([(dim, width)] * 3 + [(width, dim)], key=key)
         self.score = score

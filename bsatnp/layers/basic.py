@@ -47,9 +47,9 @@ class MLP(eqx.Module):
     activation: Callable = eqx.field(static=True)
 
     def __init__(self, n_in: int, sizes: Sequence[int], *, activation: Callable = jax.nn.gelu, key: Key):
-        if not sizes or min(n_in, *sizes) < 1:
-            raise ValueError(f"`sizes` must be widths of at least 1 after an input of at least 1, got {n_in}, {sizes}.")
-        widths = (n_in, *sizes)
+        if not isinstance(sizes, Sequence) or not sizes:
+            raise ValueError(f"`sizes` must be the widths of one layer or more, got {sizes!r}.")
+        widths = (whole("n_in", n_in), *(whole("sizes", size) for size in sizes))
         self.layers = linears(list(pairwise(widths)), key=key)
         self.activation = activation
 
@@ -125,6 +125,9 @@ class TokenEmbedding(eqx.Module):
         activation: of the joint network.
         key: draws the weights.
 
+    Raises:
+        ValueError: a flag below 0; see `MLP`.
+
     **Reference.** Section 4.1 of the paper.
     """
 
@@ -144,6 +147,8 @@ class TokenEmbedding(eqx.Module):
         activation: Callable = jax.nn.gelu,
         key: Key,
     ):
+        if flag is not None:
+            whole("flag", flag, 0)
         flag_key, joint_key = jax.random.split(key)
         self.names = tuple(embed)
         self.parts = tuple(embed.values())

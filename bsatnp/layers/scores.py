@@ -51,8 +51,8 @@ class AdditiveScore(AbstractScore):
 
     @property
     def numbers_per_pair(self) -> int:
-        """One number for each head."""
-        return 0
+        """Those of the bias."""
+        return self.bias.numbers_per_pair
 
     def __call__(self, dots: Float[Array, "head q k"], q_index: Index, k_index: Index) -> Float[Array, "head q k"]:
         """Scores of a tile."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bsatnp import devices
 from bsatnp._types import is_traced
 from bsatnp.groups import components, factors, has_width
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood
@@ -65,7 +66,8 @@ class AbstractModel(eqx.Module):
     def __call__(self, ctx: Points, tgt: Points) -> AbstractLikelihood:
         """Predict the targets of one task.
 
-        Host arrays are centred in full precision first, where that changes no prediction.
+        Host arrays are centred in full precision first, where that changes no prediction. The call is compiled, once
+        for all tasks of one size.
 
         Raises:
             ValueError: a batch instead of one task, components that are missing, or points a group does not take.
@@ -74,7 +76,7 @@ class AbstractModel(eqx.Module):
         if not is_traced((ctx, tgt)):
             task, _ = centre(Task(self.seen(ctx), self.seen(tgt)), sorted(self.shift_invariant))
             ctx, tgt = task.ctx, task.tgt
-        return self.condition(ctx)(tgt)
+        return _predicted(self, ctx, tgt)
 
     def learn(self: _Model, ctx: Points, tgt: Points) -> tuple[AbstractLikelihood, _Model]:
         """Predict a batch during training: the predictions, and the model with what it remembers of the batch.
@@ -153,6 +155,11 @@ class AbstractModel(eqx.Module):
         self.check(ctx)
         self.check(tgt)
         check_pair(ctx, tgt)
+
+
+@devices.jit
+def _predicted(model: AbstractModel, ctx: Points, tgt: Points) -> AbstractLikelihood:
+    return model.condition(ctx)(tgt)
 
 
 def _check_squares(name: str, values: np.ndarray) -> None:

@@ -180,7 +180,7 @@ class ConvCNP(AbstractModel):
     def _onto_grid(self, ctx: Points) -> tuple[Array, Array, Array]:
         """The context on the grid, where the middle of the grid is, and whether there is no context."""
         mask = jnp.asarray(ctx.usable)
-        index = clean(ctx, mask)
+        index = clean(self.seen(ctx), mask)
         points = self._points(index)
         middle, empty = jnp.asarray(self.grid.centre, points.dtype), jnp.zeros((), bool)
         if self.grid.follows:
@@ -212,7 +212,7 @@ class ConditionedConvCNP(eqx.Module):
     def __call__(self, tgt: Points) -> AbstractLikelihood:
         """Predict targets. Without a context, a grid that follows lies around every target for itself."""
         model = self.model
-        index = clean(tgt, jnp.asarray(tgt.mask))
+        index = clean(model.seen(tgt), jnp.asarray(tgt.mask))
         points = model._points(index)
         away = jnp.where(self.empty, 0, points - self.middle[None].astype(points.dtype))
         features = model.decoder.from_grid(model.grid.axes(), self.values, away)

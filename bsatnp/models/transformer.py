@@ -39,7 +39,7 @@ class AbstractTransformer(AbstractModel):
     def groups(self) -> tuple[Any, ...]:
         """Groups through whose invariants the model sees pairs of points."""
         score = self.blocks.attention.score
-        return () if score is None else score.groups
+        return () if score is None else jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, score.groups)
 
     def needs(self, index: Index) -> Index | None:
         """The components that attention looks at; None for none."""
@@ -49,13 +49,13 @@ class AbstractTransformer(AbstractModel):
     def context(self, ctx: Points) -> tuple[Index, Bool[Array, " ctx"], Float[Array, "ctx dim"]]:
         """Index set, mask and tokens of the context; nothing is left of what a masked row held."""
         mask = jnp.asarray(ctx.usable)
-        index = clean(ctx, mask)
+        index = clean(self.seen(ctx), mask)
         values = jnp.where(mask[:, None], self.head.encode(ctx.f), 0)
         return index, mask, self.normed(self.embedding(index, values, observed=True))
 
     def targets(self, tgt: Points) -> tuple[Index, Float[Array, "tgt dim"]]:
         """Index set and tokens of targets, whose values are not known."""
-        index = clean(tgt, jnp.asarray(tgt.mask))
+        index = clean(self.seen(tgt), jnp.asarray(tgt.mask))
         blank = jnp.zeros((len(tgt), self.head.features))
         return index, self.normed(self.embedding(index, blank, observed=False))
 

@@ -1,6 +1,7 @@
 """The laws of a group: its elements, its action, its invariants."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp.groups import Group, On, hashes
+from bsatnp.groups import Group, On, hashes, squared_length
 from bsatnp.testing import strategies
 from bsatnp.testing.compare import Off, differ, finite, largest, rounding, truth, worst
 from bsatnp.testing.perturb import nudges
@@ -33,8 +34,9 @@ def check_group(
     keeps shape and type of the points; some of the elements that `sample` draws move some of the points; `compose`,
     `inverse` and `identity` give elements of one shape; the identity moves nothing; `inverse(g)` undoes g; `compose(g,
     h)` acts as h, then g; `invariants` is a vector that `act` does not change, with finite gradients even where points
-    coincide; `check` accepts moved points; where the group says `shift_invariant`, adding a vector to both points
-    changes nothing. That the invariants tell apart all pairs that no element maps onto each other is for you to prove.
+    coincide, and `squared`, where the group has that, their squared length; `check` accepts moved points; where the
+    group says `shift_invariant`, adding a vector to both points changes nothing. That the invariants tell apart all
+    pairs that no element maps onto each other is for you to prove.
 
     Args:
         group: what to check, see `bsatnp.groups.Group`.
@@ -105,6 +107,10 @@ def check_group(
         first = act(h, x)
         return same(act(group.compose(g, h), x), act(g, first), first)
 
+    def squared(p, q):
+        own = jax.vmap(partial(squared_length, group))
+        return differ(own(p, q), jnp.sum(invariants(p, q) ** 2, -1), tolerance)
+
     def kept(g, p, q):
         return _change(invariants, (p, q), (act(g, p), act(g, q)), tolerance)
 
@@ -123,6 +129,7 @@ def check_group(
     law("invariants of a pair are a vector", lambda p, q: truth(invariants(p, q).ndim == 2), p=x, q=x)
     law("act does not change invariants", kept, g=g, p=x, q=x)
     law("gradients of invariants are finite", lambda p, q: finite(slope(p, q), slope(p, p)), p=x, q=x)
+    law("squared is the squared length of invariants", squared, p=x, q=x)
     if hasattr(group, "check"):
         law("check accepts moved points", lambda g, x: truth(_accepts(group, act(g, x))), g=g, x=x)
     if getattr(group, "shift_invariant", False):

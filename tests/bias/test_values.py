@@ -1,5 +1,7 @@
 """Biases against formulas in NumPy float64, how they start, and what they refuse."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,7 +9,7 @@ import numpy as np
 import pytest
 
 from bsatnp import bias
-from bsatnp.groups import SO3, Euclidean, On, Permutation, TimeShift, Translation
+from bsatnp.groups import SO3, Euclidean, On, Permutation, Product, TimeShift, Translation
 
 RNG = np.random.default_rng(1)
 P, Q = RNG.normal(size=(4, 2)), RNG.normal(size=(3, 2))
@@ -19,6 +21,18 @@ class Distance:
 
     def invariants(self, p, q):
         return jnp.abs(p - q).sum()[None]
+
+
+class Backward:
+    """A group whose lag is that of the key after the query."""
+
+    def invariants(self, p, q):
+        return q - p
+
+
+@dataclasses.dataclass
+class NoHash(Distance):
+    """A group that no model can keep."""
 
 
 class Length(Distance):
@@ -125,6 +139,38 @@ def test_one_basis_starts_in_the_middle():
     assert np.sqrt(0.5 / np.exp(host(made.log_rate))) == pytest.approx(1.0, rel=1e-5)
 
 
+@pytest.mark.parametrize("away", [0.0, 1e-3, 0.7])
+def test_second_derivatives_are_those_of_the_square(away):
+    """A distance has none where points coincide; its square has, on the plane and, near the equator, on the sphere."""
+    groups = {
+        "plane": (Translation(2), Euclidean(2)),
+        "product": (Product(On("s", Euclidean(2)), On("t", TimeShift())),),
+    }
+    groups["sphere"] = (SO3(),)
+    q = jnp.asarray([away, 0.0])
+
+    def score(group):
+        made = bias.RBFNetwork(group, heads=1, basis=1, lengths=(1.0, 1.0))
+        bare = not isinstance(group, Product)
+        return lambda p: made(p if bare else {"s": p, "t": p[:1]}, q if bare else {"s": q, "t": q[:1]})[0]
+
+    for name, several in groups.items():
+        more = np.array([2.0 if name == "product" else 1.0, 1.0])  # the product sees the first coordinate twice
+        value = np.exp(-more[0] * away**2 / 2)
+        expected = value * (np.outer([more[0] * away, 0], [more[0] * away, 0]) - np.diag(more))
+        for group in several:
+            np.testing.assert_allclose(jax.hessian(score(group))(jnp.zeros(2)), expected, atol=2e-3)
+
+
+def test_numbers_that_are_held_for_each_pair():
+    key, group = jax.random.key(0), Translation(2)
+    network = bias.MLPBias(group, dim=2, heads=4, width=32, depth=2, key=key)
+    bumps = bias.TISA(group, dim=2, heads=4, basis=5, key=key)
+    assert network.numbers_per_pair == 2 + 32 + 32 + 4 and bumps.numbers_per_pair == 4 * 5 * 2
+    both = bias.Sum(bias.RBFNetwork(group), bias.Weighted(network), bumps)
+    assert both.numbers_per_pair == 70 and bias.RBFNetwork(group).numbers_per_pair == 0
+
+
 def test_index_sets():
     made = bias.RBFNetwork(On("s", Translation(2)), heads=2)
     bare = bias.RBFNetwork(Translation(2), heads=2)
@@ -148,8 +194,11 @@ def test_index_sets():
         (lambda: bias.MLPBias(Translation(2), dim=2, width=0, key=jax.random.key(0)), "`width` must be at least 1"),
         (lambda: bias.Window(Translation(2), -1.0), "`width` must be positive, got -1"),
         (lambda: bias.Sum(), "`terms` must hold at least one bias"),
-        (lambda: bias.RBFNetwork("s"), r"`group` must be a group, such as `On\(.s., Translation\(2\)\)`, got 's'"),
-        (lambda: bias.Causal(Euclidean(1)), "`group` must bring a signed invariant, as `TimeShift` does.* the future"),
+        (lambda: bias.RBFNetwork("s"), "`group` must be an object with the method `invariants`, such as .*, got 's'"),
+        (lambda: bias.RBFNetwork(NoHash()), r"`group` must have a hash, as with .*, got NoHash"),
+        (lambda: bias.RBFNetwork(Translation(2), lengths=(1e-20, 1.0)), "`lengths` must lie between 1e-18 and 1e18"),
+        (lambda: bias.Causal(Backward()), "`group` must bring a signed invariant, query minus key"),
+        (lambda: bias.Causal(Euclidean(1)), "signed invariant, query minus key as `TimeShift` does.* the future"),
         (lambda: bias.Causal(On("s", SO3())), "`group` must bring a signed invariant"),
         (lambda: bias.Causal(Distance()), "`group` must bring a signed invariant"),
         (lambda: bias.Causal(On("s", Distance())), "`group` must bring a signed invariant"),

@@ -81,6 +81,10 @@ def test_the_host_moves_whole_points_in_double_precision_and_spans_of_time_as_su
     spans = far.astype("timedelta64[s]")
     moved = act(np.array([5], "timedelta64[s]"), spans)
     assert moved.dtype == spans.dtype and moved[0, 0].astype(int) == 2**40 + 6
+    seconds = 1.7e9 + np.array([[0.0], [30.0], [60.0]])
+    for g in (np.zeros(1), jnp.zeros(1)):
+        np.testing.assert_array_equal(act(g, seconds), seconds)
+        np.testing.assert_array_equal(Cyclic(86400.0).act(g, seconds), seconds % 86400)
 
 
 def test_a19_whole_numbers_whose_difference_does_not_fit(monkeypatch):
@@ -129,7 +133,7 @@ def test_checks_look_at_concrete_points_inside_a_compiled_function():
         (lambda: Cyclic(float("nan")), "`period` must be positive, got nan"),
         (lambda: On(3, Translation(1)), "`component` must be the name of a component, got 3"),  # pyright: ignore
         (lambda: Product(SO3()), r"must be groups `On` different components, got \[\]"),  # pyright: ignore
-        (lambda: On("s", 3), "`group` must be an object with the method `invariants`, got int"),
+        (lambda: On("s", 3), "`group` must be an object with the method `invariants`, .* got 3"),
     ],
 )
 def test_what_is_no_group_is_named(make, says, monkeypatch):

@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bsatnp.bias import RBFNetwork
+from bsatnp.groups import On
 from bsatnp.joint import joint_samples
 from bsatnp.layers import Identity
 from bsatnp.likelihoods import AbstractHead, CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
@@ -40,6 +42,44 @@ def test_keys_and_values_of_the_context_are_all_that_is_kept(model):
         sizes.append(sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(kept, lambda x: hasattr(x, "size")))))
     extra = sizes[1] - sizes[0]
     assert extra == 8 * (2 * 2 * 16 + 2 + 1)  # keys and values of two blocks, two coordinates, one mask
+
+
+def test_calls_of_one_size_are_compiled_once(monkeypatch):
+    """Called as it is, outside `jax.jit`."""
+    model, calls = bsatnp(embed={"s": Identity(2)}), []
+    condition = type(model).condition
+    monkeypatch.setattr(type(model), "condition", lambda self, ctx: calls.append(len(ctx)) or condition(self, ctx))
+    first, second = (model(*task(seed)) for seed in (0, 1))
+    assert calls == [5] and not close(first, second, atol=1e-6)
+
+
+def test_what_a_model_does_not_look_at_may_hold_anything(model):
+    """Conditioned by hand, without `predict`: times that float32 cannot tell apart, dates."""
+    ctx, tgt = task()
+    expected = CALL(model, ctx, tgt)
+    for times in (1.7e9 + np.arange(8.0)[:, None], np.datetime64("2024-01-01") + np.arange(8)[:, None]):
+        full = Points({**ctx.index, "t": times[:5]}, ctx.f), Points({**tgt.index, "t": times[5:]})
+        assert close(model.condition(full[0])(full[1]), expected)
+
+
+def test_groups_come_out_of_the_stack_of_blocks():
+    class Ball(eqx.Module):
+        radius: jax.Array
+        dim = 2
+
+        def invariants(self, p, q):
+            return (p - q) / self.radius
+
+        def check(self, points):
+            if (np.abs(points) > self.radius).any():
+                raise ValueError("`points` must lie within the radius.")
+
+    model = bsatnp(RBFNetwork(On("s", Ball(jnp.asarray(9.0))), heads=2))
+    assert model.groups[0].group.radius.shape == ()
+    ctx, tgt = task()
+    model.check_task(ctx, tgt)
+    with pytest.raises(ValueError, match="within the radius"):
+        model.check(Points({"s": 10 * np.ones((1, 2))}))
 
 
 def test_half_precision(model):

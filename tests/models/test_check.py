@@ -117,14 +117,19 @@ def test_values_that_the_likelihood_does_not_take(head, f, says):
     [
         (lambda: bsatnp(depth=0), "`depth` must be at least 1, got 0"),
         (lambda: bsatnp(heads=3), "`heads` must divide the width of attention 16, got 3"),
-        (lambda: bsatnp(heads=0), "`heads` must divide the width of attention 16, got 0"),
-        (lambda: bsatnp(dim=0), "`sizes` must be widths of at least 1"),
-        (lambda: bsatnp(hidden=0), "`sizes` must be widths of at least 1"),
+        (lambda: bsatnp(heads=0), "`heads` must be at least 1, got 0"),
+        (lambda: bsatnp(heads=2.0), "`heads` must be a whole number, got 2.0"),
+        (lambda: bsatnp(width=0), "`width` must be at least 1, got 0"),
+        (lambda: bsatnp(flag=-1), "`flag` must be at least 0, got -1"),
+        (lambda: bsatnp(dim=0), "`sizes` must be at least 1, got 0"),
+        (lambda: bsatnp(hidden=0), "`sizes` must be at least 1, got 0"),
         (lambda: bsatnp(Elsewhere(On("s", Translation(2)))), r"groups alone, \['s'\], got one that needs 'x'"),
-        (lambda: MLP(2, (), key=jax.random.key(0)), "`sizes` must be widths of at least 1"),
+        (lambda: MLP(2, (), key=jax.random.key(0)), "`sizes` must be the widths of one layer or more"),
+        (lambda: MLP(2, 8, key=jax.random.key(0)), "`sizes` must be the widths of one layer or more, got 8"),  # pyright: ignore
     ],
 )
-def test_sizes_that_do_not_fit(make, says):
+def test_sizes_that_do_not_fit(make, says, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
     with pytest.raises(ValueError, match=says):
         make()
 

@@ -193,6 +193,27 @@ def test_b8_what_is_no_context_or_no_targets(kernel, points, ctx, tgt, message, 
         predict(kernel, points(3) if ctx is None else ctx, points(3).index if tgt is None else tgt)
 
 
+def test_targets_that_only_have_a_shape_and_slices(kernel, points, monkeypatch):
+    """As arrays of Zarr are."""
+
+    class Chunked:
+        def __init__(self, array):
+            self.array, self.shape, self.dtype = array, array.shape, array.dtype
+
+        def __getitem__(self, rows):
+            return self.array[rows]
+
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    ctx, tgt = points(9), points(50, 1, values=False)
+    got = predict(kernel, ctx, {name: Chunked(np.asarray(value)) for name, value in tgt.index.items()}, chunk=16)
+    np.testing.assert_array_equal(got.mean, predict(kernel, ctx, tgt, chunk=16).mean)
+
+
+def test_arrays_that_are_being_traced_are_refused(kernel, points):
+    with pytest.raises(ValueError, match=r"inside compiled functions call `model\(ctx, tgt\)`"):
+        eqx.filter_jit(lambda ctx, tgt: predict(kernel, ctx, tgt))(points(9), points(3, 1))
+
+
 @pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", np.longdouble, np.float16, jnp.bfloat16, np.int8])
 def test_other_types_of_the_same_numbers(kernel, kind, x64):
     """Big-endian arrays, as NetCDF 3 and FITS files hold them, among them."""

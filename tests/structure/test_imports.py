@@ -27,7 +27,7 @@ ALLOWED = {
     "likelihoods": {"_types"},
     "metrics": {"_types", "likelihoods"},
     "layers": {"_types", "groups", "attention", "bias"},
-    "models.base": {"_types", "groups", "likelihoods", "tasks"},
+    "models.base": {"_types", "devices", "groups", "likelihoods", "tasks"},
     "models": {"_types", "groups", "bias", "layers", "likelihoods", "tasks", "models.base"},
     "train": {"_types", "devices", "models.base", "metrics", "tasks", "checkpoint"},
     "predict": {"_types", "devices", "models.base", "likelihoods", "tasks"},

@@ -76,6 +76,7 @@ def refuse(self, points):
             "gradients of invariants are finite",
             {"invariants": lambda self, p, q: jnp.sqrt(jnp.sum((p - q) ** 2))[None]},
         ),
+        ("squared is the squared length of invariants", {"squared": lambda self, p, q: (2 * (p - q) ** 2).sum()}),
         ("check accepts moved points", {"check": refuse}),
         (
             "a shift_invariant group ignores a common shift",
