@@ -163,7 +163,7 @@ def test_a_gradient_reaches_every_parameter(pseudo):
         (lambda: pttetnp(pseudo=0), "`pseudo` must be at least 1, got 0"),
         (lambda: tetnp(depth=0), "`depth` must be at least 1, got 0"),
         (lambda: tetnp(heads=3), "`heads` must divide the width of attention 16, got 3"),
-        (lambda: tetnp(score_sizes=(0,)), "`sizes` must be widths of at least 1"),
+        (lambda: tetnp(score_sizes=(0,)), "`sizes` must be at least 1"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, says):
