@@ -38,7 +38,8 @@ def squared_angle(near: Any, far: Any) -> Any:
     **Units.** Square degrees.
     """
     xp = namespace(near)
-    share = near / (near + far)  # sin² of half the angle
+    both = near + far  # 0 for two vectors of zeros, as hidden rows are
+    share = near / xp.where(both > 0, both, 1)  # sin² of half the angle
     small = share < 1e-3
     s = xp.where(small, share, 0)
     series = 4 * s * (1 + s * (1 / 3 + s * (8 / 45 + s * (4 / 35 + s * 128 / 1575))))  # of (2 arcsin √s)²

@@ -1,6 +1,5 @@
 """All targets together, where a likelihood treats them one by one: joint samples, and the joint log probability."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ from bsatnp._types import Array, Index, Key, typed, whole
 from bsatnp.likelihoods.base import wide_on_device
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Points, Task
+from bsatnp.tasks.targets import check_kinds
 
 _SIZES = tuple(16 << k for k in range(28))
 
@@ -130,20 +130,17 @@ def _chains(
     """Values at all targets, `(chain, tgt, out)`, and the log probability of those that were given, `(chain,)`."""
     key, together = typed(key), whole("together", together)
     chunk = min(whole("chunk", chunk), count)
-    if not isinstance(ctx, Points):
-        raise ValueError(f"`ctx` must be Points, got {type(ctx).__name__}.")
-    if not isinstance(tgt, Points | Mapping):
-        raise ValueError(f"`tgt` must be Points or a mapping of component names to arrays, got {type(tgt).__name__}.")
+    n = check_kinds(ctx, tgt)
     tgt = tgt if isinstance(tgt, Points) else Points(tgt)
     model.check_task(ctx, tgt)
-    n, out = len(tgt), ctx.f.shape[-1]
+    out = ctx.f.shape[-1]
     if not n:
         kind = wide_on_device(np.zeros(0, np.asarray(ctx.f).dtype)).dtype
         return np.zeros((count, 0, out), kind), np.zeros(count, kind)
     size = tasks.bucket(n, _SIZES)
     task = Task(model.seen(ctx).pad(tasks.bucket(len(ctx), _SIZES)), model.seen(tgt).pad(size + -size % together))
     task, _ = tasks.centre(task, sorted(model.shift_invariant))
-    known, asked = _wide(task.ctx), _wide(task.tgt)
+    known, asked = _on_device(task.ctx), _on_device(task.tgt)
     steps = np.asarray(-(-int(np.asarray(tgt.mask).sum()) // together))
     found = []
     for first in range(0, count, chunk):
@@ -153,7 +150,7 @@ def _chains(
     return np.where(np.asarray(tgt.mask)[None, :, None], values[:, :n], np.nan), log_prob
 
 
-def _wide(points: Points) -> Points:
+def _on_device(points: Points) -> Points:
     """The points with values in float32 or wider, on the device."""
     f = None if points.f is None else wide_on_device(points.f)
     return Points(points.index, f, mask=points.mask, observed=points.observed)

@@ -187,7 +187,7 @@ def _taken(tgt: Points | Index, row: np.ndarray) -> Points | Index:
 
 
 def _arrays(tgt: Points | Index) -> Points | Index:
-    """Targets whose components are arrays; those of memory maps stay where they are."""
+    """Targets whose components are arrays: memory maps stay where they are, what is read in parts is read whole."""
     if isinstance(tgt, Points):
         return tgt
     return {name: value if isinstance(value, jax.Array) else np.asarray(value) for name, value in tgt.items()}

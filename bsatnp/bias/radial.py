@@ -25,15 +25,12 @@ class AbstractRadialBias(AbstractGroupBias):
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""
-        return self.of_square(self._square(p, q))
+        return self.of_square(squared_length(self.group, p, q))
 
     def tile(self, p: Any, q: Any) -> Float[Array, "head q k"]:
         """Scores of all pairs; lengths are computed once for all heads."""
-        square = jax.vmap(jax.vmap(self._square, (None, 0)), (0, None))
+        square = jax.vmap(jax.vmap(partial(squared_length, self.group), (None, 0)), (0, None))
         return self.of_square(square(p, q))
-
-    def _square(self, p: Any, q: Any) -> Float[Array, ""]:
-        return squared_length(self.group, p, q)
 
 
 class RBFNetwork(AbstractRadialBias):

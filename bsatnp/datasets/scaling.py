@@ -224,6 +224,6 @@ def _number(one: Any) -> float:
     if one is None or one is getattr(sys.modules.get("pandas"), "NA", None):
         return np.nan
     if not isinstance(one, str | bytes | np.datetime64 | np.timedelta64):  # `float` would take them
-        with suppress(TypeError, ValueError):
+        with suppress(TypeError, ValueError, OverflowError):
             return float(one)
     raise ValueError(f"`values` must be real numbers, got {one!r}.")

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from bsatnp._types import Key
+from bsatnp._types import Key, wide
 from bsatnp.groups.protocol import pair_invariants, sum_of_squares
 
 
@@ -63,6 +63,10 @@ class On(eqx.Module):
         """The invariants of the component's pair."""
         return pair_invariants(self.group, p[self.component], q[self.component])
 
+    def squared(self, p: Mapping[str, Any], q: Mapping[str, Any]) -> Array:
+        """The squared length of the invariants of the component's pair."""
+        return squared_length(self.group, p[self.component], q[self.component])
+
 
 class Product(eqx.Module):
     """Independent actions on different components, such as space and time.
@@ -112,21 +116,27 @@ class Product(eqx.Module):
         """The invariants of every factor, joined."""
         return jnp.concatenate([factor.invariants(p, q) for factor in self.factors])
 
+    def squared(self, p: Mapping[str, Any], q: Mapping[str, Any]) -> Array:
+        """The squared length of all invariants together."""
+        parts = [factor.squared(p, q) for factor in self.factors]
+        return sum(parts[1:], parts[0])
+
 
 def squared_length(group: Any, p: Any, q: Any) -> Array:
     """The squared length of the invariants of one pair, in float32 or wider.
 
     By the group's own `squared` where it has that: a distance that is squared again has no second derivative where
     points coincide.
+
+    Raises:
+        ValueError: invariants that are no vector, or a square that is no number.
     """
-    if isinstance(group, Product):
-        parts = [squared_length(factor, p, q) for factor in group.factors]
-        return sum(parts[1:], parts[0])
-    if isinstance(group, On):
-        return squared_length(group.group, p[group.component], q[group.component])
-    if hasattr(group, "squared"):
-        return group.squared(p, q)
-    return sum_of_squares(pair_invariants(group, p, q))
+    if not callable(getattr(group, "squared", None)):
+        return sum_of_squares(pair_invariants(group, p, q))
+    found = group.squared(p, q)
+    if np.shape(found) != ():
+        raise ValueError(f"`squared` of {group} must be one number, got shape {np.shape(found)}.")
+    return wide(jnp.asarray(found))
 
 
 def check_is_group(group: Any) -> None:

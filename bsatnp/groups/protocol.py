@@ -56,10 +56,10 @@ def pair_invariants(group: Any, p: Any, q: Any) -> Array:
         ValueError: they are no vector.
     """
     found = group.invariants(p, q)
-    if found.ndim != 1:
-        raise ValueError(
-            f"`invariants` of {group} must be a vector, such as `distance[None]`, got shape {found.shape}."
-        )
+    shape = getattr(found, "shape", None)
+    if shape is None or len(shape) != 1:
+        got = type(found).__name__ if shape is None else f"shape {shape}"
+        raise ValueError(f"`invariants` of {group} must be a vector, such as `distance[None]`, got {got}.")
     return found
 
 

@@ -36,8 +36,8 @@ class MultiHeadAttention(eqx.Module):
     heads: int = eqx.field(static=True)
 
     def __init__(self, dim: int, *, heads: int, width: int, score: Any = None, key: Key):
-        whole("width", width)
-        if width % whole("heads", heads):
+        dim, width, heads = whole("dim", dim), whole("width", width), whole("heads", heads)
+        if width % heads:
             raise ValueError(f"`heads` must divide the width of attention {width}, got {heads}.")
         self.query, self.key, self.value, self.out = linears([(dim, width)] * 3 + [(width, dim)], key=key)
         self.score = score

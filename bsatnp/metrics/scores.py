@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 
-from bsatnp._types import Array
+from bsatnp._types import Array, is_traced
 from bsatnp.likelihoods import AbstractLikelihood, Categorical, Gaussian
 from bsatnp.likelihoods.base import minus, on_device
 
@@ -135,7 +135,7 @@ class Accumulator:
         observed: Bool[Array, "*batch tgt out"],
     ) -> None:
         """Score a batch, compiled once per shape, and add it."""
-        pred, f = _centred(pred, f, observed)
+        pred, f = _less_offset(pred, f, observed)
         self.add_sums(_jitted_sums(pred, on_device(f), observed, self.level))  # a `jit` would wrap large integers
 
     def add_sums(self, batch: Sums) -> None:
@@ -210,7 +210,7 @@ def safe(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractL
     Raises:
         ValueError: `observed` or a parameter of `pred` does not have the axes of `f`.
     """
-    pred, f = _centred(pred, f, observed)
+    pred, f = _less_offset(pred, f, observed)
     f, observed = on_device(f), jnp.asarray(observed)
     if observed.shape != f.shape or observed.dtype != bool:
         raise ValueError(
@@ -222,18 +222,20 @@ def safe(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractL
     return pred.masked(observed), jnp.where(observed, f, jnp.zeros_like(f)), observed
 
 
-def _centred(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractLikelihood, Array]:
-    """A Gaussian and values on the host less the mean of each output, beside which a device may not tell the errors.
+def _less_offset(pred: AbstractLikelihood, f: Array, observed: Array) -> tuple[AbstractLikelihood, Array]:
+    """A Gaussian on the host and values less the mean of each output, beside which a device may not tell the errors.
 
     No score depends on it.
     """
-    host = isinstance(pred, Gaussian) and all(isinstance(x, np.ndarray) for x in (pred.mean, f, observed))
-    if not host or not np.shape(pred.mean) == f.shape == observed.shape:
+    known = isinstance(pred, Gaussian) and isinstance(pred.mean, np.ndarray) and not is_traced((f, observed))
+    if not known or isinstance(f, np.ma.MaskedArray) or not np.shape(f) == np.shape(observed) == pred.mean.shape:
         return pred, f
-    axes = tuple(range(f.ndim - 1))
-    total = np.where(observed, f, 0).sum(axes, np.float64, keepdims=True)
-    origin = total / np.maximum(observed.sum(axes, keepdims=True), 1)
-    return Gaussian(np.asarray(pred.mean, np.float64) - origin, pred.std), np.asarray(f, np.float64) - origin
+    seen, values = np.asarray(observed) > 0, np.asarray(f).astype(np.float64)
+    axes = tuple(range(values.ndim - 1))
+    usable = seen & np.isfinite(values)
+    origin = np.where(usable, values, 0).sum(axes, keepdims=True) / np.maximum(usable.sum(axes, keepdims=True), 1)
+    offset = origin.astype(pred.mean.dtype).astype(np.float64)  # which leaves what is exact as it is
+    return Gaussian((pred.mean.astype(np.float64) - offset).astype(pred.mean.dtype), pred.std), values - offset
 
 
 def _total(values: Array, observed: jax.Array) -> Array:

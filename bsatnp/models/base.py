@@ -45,7 +45,8 @@ class AbstractModel(eqx.Module):
     def condition(self, ctx: Points) -> Conditioned:
         """Do all that depends on the context alone; the result, a pytree, maps targets to their distribution.
 
-        Host arrays are taken as they are: see `bsatnp.tasks.centre` for coordinates far from zero.
+        Host arrays are taken as they are: see `bsatnp.tasks.centre` for coordinates far from zero. Calls of a model,
+        `fit` and `predict` compile this: they give it arrays that are traced.
 
         Raises:
             ValueError: places that differ on the host would coincide in device precision.
@@ -73,7 +74,7 @@ class AbstractModel(eqx.Module):
             ValueError: a batch instead of one task, components that are missing, or points a group does not take.
         """
         self.check_task(ctx, tgt)
-        if not is_traced((ctx, tgt)):
+        if not is_traced((ctx.mask, tgt.mask)):
             task, _ = centre(Task(self.seen(ctx), self.seen(tgt)), sorted(self.shift_invariant))
             ctx, tgt = task.ctx, task.tgt
         return _predicted(self, ctx, tgt)

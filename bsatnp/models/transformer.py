@@ -39,7 +39,9 @@ class AbstractTransformer(AbstractModel):
     def groups(self) -> tuple[Any, ...]:
         """Groups through whose invariants the model sees pairs of points."""
         score = self.blocks.attention.score
-        return () if score is None else jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, score.groups)
+        if score is None:
+            return ()
+        return jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, score.groups)  # blocks are stacked, all alike
 
     def needs(self, index: Index) -> Index | None:
         """The components that attention looks at; None for none."""

@@ -13,10 +13,13 @@ _WORTH = 36.0
 
 def unbroken(longitude: np.ndarray) -> np.ndarray:
     """Longitudes that jump, as from 359° to 0° or from 180° to −180°, in one piece; others as they are."""
-    around = np.unique(longitude % 360)
+    known = longitude[np.isfinite(longitude)]
+    if not len(known):
+        return longitude
+    around = np.unique(known % 360)
     gaps = np.diff(around, append=around[0] + 360)
     widest = gaps.argmax()
-    if np.ptp(longitude) < 360 - gaps[widest] + _WORTH:
+    if np.ptp(known) < 360 - gaps[widest] + _WORTH:
         return longitude
     middle = around[widest] + gaps[widest] / 2 + 180  # opposite the gap
     return turned(longitude, middle - 360 * np.ceil((middle - 180) / 360))

@@ -22,7 +22,7 @@ def check_kinds(ctx: Any, tgt: Any) -> int:
         raise ValueError(f"`ctx` must be Points, got {type(ctx).__name__}.")
     if ctx.mask.ndim != 1:
         raise ValueError(f"`ctx` must be one task with axes (point,), got a mask of shape {ctx.mask.shape}.")
-    if is_traced((ctx, tgt)):
+    if is_traced((ctx, dict(tgt) if isinstance(tgt, Mapping) else tgt)):
         raise ValueError("`ctx` and `tgt` must be known arrays; inside compiled functions call `model(ctx, tgt)`.")
     if isinstance(tgt, Points):
         if tgt.mask.ndim != 1:

@@ -30,6 +30,29 @@ class Backward:
         return q - p
 
 
+class Traced(eqx.Module):
+    """A lag in units of its own."""
+
+    unit: jax.Array
+
+    def invariants(self, p, q):
+        return (p - q) / self.unit
+
+
+class Vector(Distance):
+    """A group whose square is no number."""
+
+    def squared(self, p, q):
+        return (p - q) ** 2
+
+
+class Listed(Distance):
+    """A group whose invariants are a list."""
+
+    def invariants(self, p, q):
+        return [p[0] - q[0]]
+
+
 @dataclasses.dataclass
 class NoHash(Distance):
     """A group that no model can keep."""
@@ -162,6 +185,20 @@ def test_second_derivatives_are_those_of_the_square(away):
             np.testing.assert_allclose(jax.hessian(score(group))(jnp.zeros(2)), expected, atol=2e-3)
 
 
+def test_rows_of_zeros_have_no_gradient():
+    """What attention puts in rows that are hidden is no unit vector."""
+    made, zeros = bias.RBFNetwork(SO3(3), heads=2), jnp.zeros((2, 3))
+    np.testing.assert_array_equal(jax.grad(lambda x: made.tile(x, x).sum())(zeros), 0)
+
+
+def test_a_group_may_hold_what_is_traced():
+    def pair(period):
+        lag = bias.Causal(Traced(period))(jnp.ones(1), jnp.zeros(1))
+        return lag
+
+    np.testing.assert_array_equal(jax.jit(pair)(2.0), [0.0])
+
+
 def test_numbers_that_are_held_for_each_pair():
     key, group = jax.random.key(0), Translation(2)
     network = bias.MLPBias(group, dim=2, heads=4, width=32, depth=2, key=key)
@@ -197,6 +234,8 @@ def test_index_sets():
         (lambda: bias.RBFNetwork("s"), "`group` must be an object with the method `invariants`, such as .*, got 's'"),
         (lambda: bias.RBFNetwork(NoHash()), r"`group` must have a hash, as with .*, got NoHash"),
         (lambda: bias.RBFNetwork(Translation(2), lengths=(1e-20, 1.0)), "`lengths` must lie between 1e-18 and 1e18"),
+        (lambda: tile(bias.RBFNetwork(Vector())), r"`squared` of .*Vector.* must be one number, got shape \(2,\)"),
+        (lambda: tile(bias.RBFNetwork(Listed())), "`invariants` of .*Listed.* must be a vector, .* got list"),
         (lambda: bias.Causal(Backward()), "`group` must bring a signed invariant, query minus key"),
         (lambda: bias.Causal(Euclidean(1)), "signed invariant, query minus key as `TimeShift` does.* the future"),
         (lambda: bias.Causal(On("s", SO3())), "`group` must bring a signed invariant"),

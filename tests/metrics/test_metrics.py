@@ -233,11 +233,25 @@ def test_an_offset_of_values_on_the_host_changes_no_score():
     near = metrics.summarise(Gaussian(np.zeros((500, 2)), std), z, observed)
     f = np.where(observed, offset + z, np.nan)
     far = metrics.summarise(Gaussian(np.zeros((500, 2)) + offset, std), f, observed)
+    on_device = metrics.summarise(Gaussian(np.zeros((500, 2)) + offset, std), offset + z, jnp.asarray(observed))
     total = metrics.Accumulator()
     total.add(Gaussian(np.zeros((500, 2)) + offset, std), f, observed)
     for name in NUMERIC:
         np.testing.assert_allclose(far[name], near[name], rtol=1e-4)
         np.testing.assert_allclose(total.result()[name], near[name], rtol=1e-4)
+        np.testing.assert_allclose(on_device[name], near[name], rtol=1e-4)
+
+
+def test_one_infinite_value_spoils_no_other(x64):
+    mean, std, f, _ = draw()
+    pred, observed = Gaussian(mean, std), np.ones(SHAPE, bool)
+    before = metrics.coverage(pred, f, observed)
+    f[0, 0, 0] = np.inf
+    assert before - 1 / f.size - 1e-6 <= metrics.coverage(pred, f, observed) <= before
+    assert metrics.mae(pred, f, observed) == np.inf
+    assert {score.dtype for score in metrics.summarise(pred, f, observed).values()} == {np.dtype(np.float32)}
+    with pytest.raises(ValueError, match="numpy masked arrays"):  # what is hidden is said by `observed`
+        metrics.mae(pred, np.ma.array(f, mask=~observed), observed)
 
 
 def test_accumulated_counts_may_be_larger_than_a_device_counts():

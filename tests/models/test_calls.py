@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bsatnp.bias import RBFNetwork
-from bsatnp.groups import On
+from bsatnp.groups import On, TimeShift
 from bsatnp.joint import joint_samples
 from bsatnp.layers import Identity
 from bsatnp.likelihoods import AbstractHead, CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
@@ -51,6 +51,20 @@ def test_calls_of_one_size_are_compiled_once(monkeypatch):
     monkeypatch.setattr(type(model), "condition", lambda self, ctx: calls.append(len(ctx)) or condition(self, ctx))
     first, second = (model(*task(seed)) for seed in (0, 1))
     assert calls == [5] and not close(first, second, atol=1e-6)
+
+
+def test_host_coordinates_are_centred_where_values_are_traced():
+    """A gradient with respect to the context's values alone, at Unix seconds, dates and near zero."""
+    model = bsatnp(RBFNetwork(On("t", TimeShift()), heads=2))
+    steps, f = 30 * np.arange(6)[:, None], jnp.asarray(RNG.normal(size=(4, 1)), float)
+
+    def slope(t):
+        ask = Points({"t": t[4:]})
+        return jax.grad(lambda f: model(Points({"t": t[:4]}, f), ask).mean.sum())(f)
+
+    expected = slope(steps.astype(float))
+    for t in (1.7e9 + steps, 1_700_000_000 + steps, np.datetime64("2023-11-14", "s") + steps):
+        np.testing.assert_allclose(slope(t), expected, rtol=1e-4, atol=1e-6)
 
 
 def test_what_a_model_does_not_look_at_may_hold_anything(model):

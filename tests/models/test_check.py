@@ -9,7 +9,7 @@ import pytest
 
 from bsatnp import bias
 from bsatnp.groups import On, Translation
-from bsatnp.layers import MLP, Identity
+from bsatnp.layers import MLP, Identity, MultiHeadAttention
 from bsatnp.likelihoods import CategoricalHead, PoissonHead
 from bsatnp.tasks import Points
 from tests.registry import GROUPS, bsatnp, every_group
@@ -120,6 +120,7 @@ def test_values_that_the_likelihood_does_not_take(head, f, says):
         (lambda: bsatnp(heads=0), "`heads` must be at least 1, got 0"),
         (lambda: bsatnp(heads=2.0), "`heads` must be a whole number, got 2.0"),
         (lambda: bsatnp(width=0), "`width` must be at least 1, got 0"),
+        (lambda: MultiHeadAttention(0, heads=2, width=8, key=jax.random.key(0)), "`dim` must be at least 1, got 0"),
         (lambda: bsatnp(flag=-1), "`flag` must be at least 0, got -1"),
         (lambda: bsatnp(dim=0), "`sizes` must be at least 1, got 0"),
         (lambda: bsatnp(hidden=0), "`sizes` must be at least 1, got 0"),
