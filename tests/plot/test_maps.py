@@ -129,6 +129,12 @@ def test_longitudes_that_jump_run_on_with_their_context(targets, context, x, dot
     np.testing.assert_array_equal(alone.collections[0].get_offsets(), s[:1], "one place has nowhere to turn")
 
 
+def test_a_missing_longitude_leaves_the_others():
+    found = earth.unbroken(np.array([359.0, np.nan, 0.0, 1.0]))
+    np.testing.assert_array_equal(found, [-1, np.nan, 0, 1])
+    assert np.isnan(earth.unbroken(np.array([np.nan]))).all()
+
+
 def test_other_coordinates_are_never_turned():
     s = np.stack(np.meshgrid([0.0, 1.0, 2.0, 357.0, 358.0, 359.0], np.arange(3.0)), -1).reshape(-1, 2)
     assert columns(plot.field({"s": s}, s[:, :1])).max() == 359.5
