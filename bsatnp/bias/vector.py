@@ -114,7 +114,7 @@ class MLPBias(AbstractGroupBias):
     @property
     def numbers_per_pair(self) -> int:
         """What every layer of the network takes in and gives."""
-        return self.network.in_size + self.network.width_size * self.network.depth + self.network.out_size
+        return sum(int(layer.out_features) for layer in self.network.layers) + int(self.network.in_size)
 
     def __call__(self, p: Any, q: Any) -> Float[Array, " head"]:
         """Scores of one pair, query first."""

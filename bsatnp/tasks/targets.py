@@ -30,7 +30,7 @@ def check_kinds(ctx: Any, tgt: Any) -> int:
         return len(tgt)
     if not isinstance(tgt, Mapping):
         raise ValueError(f"`tgt` must be Points or a mapping of component names to arrays, got {type(tgt).__name__}.")
-    lengths = {name: _length(value) for name, value in tgt.items()}
+    lengths: dict[str, Any] = {name: _length(value) for name, value in tgt.items()}
     if len(set(lengths.values())) != 1 or None in lengths.values():
         raise ValueError(f"The components of `tgt` must have one number of points, got {lengths}.")
     return next(iter(lengths.values()))

@@ -1,6 +1,7 @@
 """Biases against formulas in NumPy float64, how they start, and what they refuse."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,7 +20,7 @@ DISTANCE = np.linalg.norm(P[:, None] - Q[None], axis=-1)
 class Distance:
     """A group whose invariant has no sign, and which does not say how wide its points are."""
 
-    def invariants(self, p, q):
+    def invariants(self, p, q) -> Any:
         return jnp.abs(p - q).sum()[None]
 
 
