@@ -111,7 +111,7 @@ def test_times_are_read_divided_and_drawn(tmp_path):
     assert plain.ratios("backward", "dense") == {"L=256": 0.5}
     assert benchmarks.length("B=32 L=1024") == 1024 and benchmarks.length("LL=3") is None
     text = "\n".join(benchmarks.tables([plain, whole]))
-    assert "| L=512 | forward | 512 | 1.54e+03 |  | 3.00 |  |" in text and whole.made["commit"][:9] in text
+    assert "| L=512 | forward | 512 | 1,536 |  | 3.00 |  |" in text and whole.made["commit"][:9] in text
     assert [path.name for path in curves.ratios([plain], tmp_path)] == ["ratios-plain.png"]
     looks_drawn(tmp_path / "ratios-plain.png")
     (tmp_path / "other.json").write_text('[{"work": 1}]')
