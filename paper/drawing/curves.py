@@ -38,7 +38,8 @@ def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
         bound = next((b["nll"] for one in rows for b in (one.get("exact") or {}).values()), None)
         if bound is not None:
             axis.axhline(bound, color="0.4", lw=1, label="exact posterior (first test domain)")
-        axis.set(xlabel="updates", ylabel="validation NLL (nats a value)", title=f"{rows[0]['title']}, {preset} budget")
+        axis.set(xlabel="updates", ylabel="validation NLL (nats a value)")
+        figure.suptitle(f"{rows[0]['title']}, {preset} budget", fontsize=10)
         if top is not None:
             low = min(_values(rows) + ([] if bound is None else [bound]))
             axis.set_ylim(low - 0.05 * (top - low), top)
