@@ -55,7 +55,7 @@ def predict_nearest(
         ValueError: what `predict` refuses; `k` or `tile` below 1; components in `by` that are missing or no numbers.
     """
     n, tgt = check_kinds(ctx, tgt), _arrays(tgt)
-    rows, local = _tiled(model, ctx, tgt, k, by, tile)
+    rows, local = _tiled(model, ctx, tgt, n, k, by, tile)
     if not rows:
         return predict(model, ctx, tgt)
     together: Any = None
@@ -105,10 +105,10 @@ def nearest_error(
     typed(key)
     if isinstance(tgt, Points):
         tgt = tgt.take(np.flatnonzero(np.asarray(tgt.mask)))
-    if not check_kinds(ctx, tgt):
+    n, tgt = check_kinds(ctx, tgt), _arrays(tgt)
+    if not n:
         raise ValueError("`tgt` must have at least one point.")
-    tgt = _arrays(tgt)
-    rows, local = _tiled(model, ctx, tgt, k, by, tile)
+    rows, local = _tiled(model, ctx, tgt, n, k, by, tile)
     chosen = [rows[i] for i in np.asarray(jax.random.permutation(key, len(rows)))[:tiles]]
     near = [_moments(local(row)) for row in chosen]  # first: labels have none, and the whole context costs more
     exact = _moments(predict(model, ctx, _taken(tgt, np.concatenate(chosen))))
@@ -124,14 +124,14 @@ def _moments(pred: AbstractLikelihood) -> dict[str, np.ndarray]:
 
 
 def _tiled(
-    model: AbstractModel, ctx: Points, tgt: Points | Index, k: int, by: Places, tile: int
+    model: AbstractModel, ctx: Points, tgt: Points | Index, n: int, k: int, by: Places, tile: int
 ) -> tuple[list[np.ndarray], Callable[[np.ndarray], AbstractLikelihood]]:
     """Rows of the targets of every tile, and what predicts those of a tile from the context nearest to them."""
     whole("k", k)
     whole("tile", tile)
     usable = np.flatnonzero(np.asarray(ctx.usable))
     there = _places("ctx", ctx.index, by, len(ctx))[usable]
-    here = _places("tgt", index_of(tgt), by, check_kinds(ctx, tgt))
+    here = _places("tgt", index_of(tgt), by, n)
     if isinstance(tgt, Points):  # masked targets may lie anywhere
         mask = np.asarray(tgt.mask)
         here[~mask] = here[mask][0] if mask.any() else 0.0
