@@ -12,8 +12,9 @@ from bsatnp._types import Key, real, typed, whole
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.default import FEW, default_model, default_splits
 from bsatnp.frames.drawing import AbstractSplits, Forecasts, Rows, Stream, generator, same
-from bsatnp.frames.encoding import Encoding, Meaning
+from bsatnp.frames.encoding import Encoding
 from bsatnp.frames.fitted import Fitted, positions, scores
+from bsatnp.frames.meaning import Meaning
 from bsatnp.frames.report import Report
 from bsatnp.frames.roles import lengths
 from bsatnp.frames.simulated import Simulated

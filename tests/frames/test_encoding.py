@@ -10,8 +10,9 @@ import scipy.stats
 
 from bsatnp import frames
 from bsatnp.checkpoint.trees import describe, known_names, rebuild
-from bsatnp.frames.encoding import Encoding, Meaning, percent
+from bsatnp.frames.encoding import Encoding, percent
 from bsatnp.frames.fitted import scores
+from bsatnp.frames.meaning import Meaning
 from bsatnp.frames.roles import lengths
 from bsatnp.frames.table import table
 from bsatnp.groups import Translation
