@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from paper.benchmarks.rows import DIM, HEADS
 from paper.folders import PAPER
 from paper.markdown import commit, hardware, markdown
 
@@ -87,8 +88,8 @@ def tables(benches: Sequence[Bench]) -> list[str]:
     if lines and {bench.made.get("hardware", {}).get("platform") for bench in benches} == {"cpu"}:
         lines += ["", "Nothing was measured on a GPU: none could be had."]
     about = [
-        "4 heads of 32; all add a bias of RBF networks over places in the plane but 'scan, no bias'. 'scan' is",
-        "`scan_attention` here; flex_attention and scaled_dot_product_attention are those of PyTorch. A ratio above 1:",
-        "the other takes longer.",
+        f"{HEADS} heads of {DIM}; all add a bias of RBF networks over places in the plane but 'scan, no bias'.",
+        "'scan' is `scan_attention` here; flex_attention and scaled_dot_product_attention are those of PyTorch.",
+        "A ratio above 1: the other takes longer.",
     ]
     return ["", "## Attention: milliseconds", "", *about, *lines] if lines else []

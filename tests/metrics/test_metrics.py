@@ -268,7 +268,8 @@ def test_calibrated_predictions_are_covered_as_often_as_promised():
     pred = Gaussian(mean, jnp.sqrt(mean))
     f = pred.sample(key=key_f)
     for level in (0.5, 0.95):
-        assert abs(metrics.coverage(pred, f, observed, level) - level) < 4 * np.sqrt(level * (1 - level) / 20_000)
+        covered = float(metrics.coverage(pred, f, observed, level))
+        assert abs(covered - level) < 4 * np.sqrt(level * (1 - level) / 20_000)
     counts = Poisson(mean)
     assert 0.95 <= metrics.coverage(counts, counts.sample(key=key_f), observed) < 0.98
 

@@ -155,6 +155,8 @@ def test_a_component_that_is_not_looked_at_may_hold_anything(model):
 
 
 def test_conditioning_on_host_arrays_refuses_what_would_coincide(model):
+    if jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        pytest.skip("with x64 a device keeps what the host has")
     ctx, _ = task()
     far = Points({name: np.asarray(value, np.float64) + 5e8 for name, value in ctx.index.items()}, np.asarray(ctx.f))
     with pytest.raises(ValueError, match="loses differences"):
