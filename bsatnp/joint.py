@@ -130,7 +130,7 @@ def _chains(
     """Values at all targets, `(chain, tgt, out)`, and the log probability of those that were given, `(chain,)`."""
     key, together = typed(key), whole("together", together)
     chunk = min(whole("chunk", chunk), count)
-    n = check_kinds(ctx, tgt)
+    n = check_kinds(model, ctx, tgt)
     tgt = tgt if isinstance(tgt, Points) else Points(tgt)
     model.check_task(ctx, tgt)
     out = ctx.f.shape[-1]

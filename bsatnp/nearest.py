@@ -54,7 +54,7 @@ def predict_nearest(
     Raises:
         ValueError: what `predict` refuses; `k` or `tile` below 1; components in `by` that are missing or no numbers.
     """
-    n, tgt = check_kinds(ctx, tgt), _arrays(tgt)
+    n, tgt = check_kinds(model, ctx, tgt), _arrays(tgt)
     rows, local = _tiled(model, ctx, tgt, n, k, by, tile)
     if not rows:
         return predict(model, ctx, tgt)
@@ -105,7 +105,7 @@ def nearest_error(
     typed(key)
     if isinstance(tgt, Points):
         tgt = tgt.take(np.flatnonzero(np.asarray(tgt.mask)))
-    n, tgt = check_kinds(ctx, tgt), _arrays(tgt)
+    n, tgt = check_kinds(model, ctx, tgt), _arrays(tgt)
     if not n:
         raise ValueError("`tgt` must have at least one point.")
     rows, local = _tiled(model, ctx, tgt, n, k, by, tile)

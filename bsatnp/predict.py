@@ -86,7 +86,7 @@ def predict(
     """
     if not isinstance(out, Mapping | None):
         raise ValueError(f"`out` must map names to arrays, got {type(out).__name__}.")
-    n = check_kinds(ctx, tgt)
+    n = check_kinds(model, ctx, tgt)
     if mesh is not None:
         mesh = devices.checked(mesh, ("tgt", "ctx"))
     size = min(_CHUNK if chunk is None else whole("chunk", chunk), _round_up(n))

@@ -12,18 +12,18 @@ def index_of(tgt: Points | Index) -> Mapping[str, Any]:
     return tgt.index if isinstance(tgt, Points) else tgt
 
 
-def check_kinds(ctx: Any, tgt: Any) -> int:
+def check_kinds(model: Any, ctx: Any, tgt: Any) -> int:
     """How many targets there are, once both sides are those of one task.
 
     Raises:
-        ValueError: another type, a batch, arrays that are being traced, components of different lengths.
+        ValueError: another type, a batch, arrays or a model that are being traced, components of different lengths.
     """
     if not isinstance(ctx, Points):
         raise ValueError(f"`ctx` must be Points, got {type(ctx).__name__}.")
     if ctx.mask.ndim != 1:
         raise ValueError(f"`ctx` must be one task with axes (point,), got a mask of shape {ctx.mask.shape}.")
-    if is_traced((ctx, dict(tgt) if isinstance(tgt, Mapping) else tgt)):
-        raise ValueError("`ctx` and `tgt` must be known arrays; inside compiled functions call `model(ctx, tgt)`.")
+    if is_traced((model, ctx, dict(tgt) if isinstance(tgt, Mapping) else tgt)):
+        raise ValueError("`model`, `ctx` and `tgt` must be known arrays; inside compiled functions call `model(ctx, tgt)`.")
     if isinstance(tgt, Points):
         if tgt.mask.ndim != 1:
             raise ValueError(f"`tgt` must be one task with axes (point,), got a mask of shape {tgt.mask.shape}.")

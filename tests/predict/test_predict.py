@@ -212,6 +212,8 @@ def test_targets_that_only_have_a_shape_and_slices(kernel, points, monkeypatch):
 def test_arrays_that_are_being_traced_are_refused(kernel, points):
     with pytest.raises(ValueError, match=r"inside compiled functions call `model\(ctx, tgt\)`"):
         eqx.filter_jit(lambda ctx, tgt: predict(kernel, ctx, tgt))(points(9), points(3, 1))
+    with pytest.raises(ValueError, match="`model`, `ctx` and `tgt` must be known arrays"):
+        eqx.filter_grad(lambda model: predict(model, points(9), points(3, 1)).mean.sum())(kernel)
 
 
 @pytest.mark.parametrize("kind", [">f4", ">f8", ">i2", np.longdouble, np.float16, jnp.bfloat16, np.int8])
