@@ -14,6 +14,7 @@ from bsatnp.likelihoods import AbstractLikelihood
 from bsatnp.models.base import AbstractModel
 from bsatnp.predict import predict
 from bsatnp.tasks import Points
+from bsatnp.tasks.centring import seconds
 from bsatnp.tasks.targets import check_kinds, index_of
 
 #: What distance is measured in: names of components, or a function of the index set that gives `(point, dim)`.
@@ -46,8 +47,8 @@ def predict_nearest(
         tgt: where to predict.
         k: context points for each tile. Many tiles are wider than the distances between points: take several times as
             many as a target needs.
-        by: components whose Euclidean distance says what is near, all in one unit; or a function from the index set to
-            coordinates `(point, dim)`, such as unit vectors for longitude and latitude.
+        by: components whose Euclidean distance says what is near, all in one unit, dates in seconds; or a function from
+            the index set to coordinates `(point, dim)`, such as unit vectors for longitude and latitude.
         tile: targets of a tile.
         progress: whether to show a bar.
 
@@ -166,18 +167,24 @@ def _tiles(places: np.ndarray, rows: np.ndarray, size: int) -> Iterator[np.ndarr
 
 def _places(name: str, index: Mapping[str, Any], by: Places, n: int) -> np.ndarray:
     if callable(by):
-        found = np.asarray(by(index))
+        found = _undated(by(index))
     else:
         names = (by,) if isinstance(by, str) else tuple(by)
         if not names or not set(names) <= set(index):
             raise ValueError(f"`by` must name components of `{name}`, which has {sorted(index)}, got {list(names)}.")
-        found = np.concatenate([np.asarray(index[part]) for part in names], -1)
+        found = np.concatenate([_undated(index[part]) for part in names], -1)
     if found.ndim != 2 or len(found) != n or not (found.dtype == bool or jnp.issubdtype(found.dtype, jnp.number)):
         raise ValueError(
             f"`by` must give numbers (point, dim) for the {n} points of `{name}`, got {found.dtype} of shape "
             f"{found.shape}."
         )
     return found.astype(np.float64)
+
+
+def _undated(values: Any) -> np.ndarray:
+    """Dates as seconds, all else as it is."""
+    values = np.asarray(values)
+    return seconds(values) if values.dtype.kind == "M" else values
 
 
 def _taken(tgt: Points | Index, row: np.ndarray) -> Points | Index:

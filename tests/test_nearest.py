@@ -106,6 +106,7 @@ def test_places_of_any_kind_that_is_a_number():
     close(predict_nearest(MODEL, CTX, {"s": TGT["s"].tolist()}, k=3, by="s", tile=50), exact)
     pandas = pytest.importorskip("pandas")
     close(predict_nearest(MODEL, CTX, {"s": pandas.DataFrame(TGT["s"])}, k=3, by="s", tile=50), exact)
+    close(predict_nearest(MODEL, CTX, TGT, k=3, by=lambda p: (1e9 * p["s"]).astype("M8[ns]"), tile=50), exact)
     half = {"s": jax.numpy.asarray(TGT["s"], jax.numpy.bfloat16)}
     assert np.isfinite(predict_nearest(MODEL, CTX, half, k=3, by="s", tile=50).mean).all()
     with pytest.raises(ValueError, match="`by` must give finite places of `tgt`"):

@@ -49,7 +49,7 @@ def difference(file: Any, here: Any, path: str = "", *, fixed: bool) -> str | No
             agree = None in (file.get("value"), here.get("value")) or file["value"] == here["value"]
         return None if agree else differs
     mine, yours = file[inside], here[inside]
-    if inside == "dict":  # whose order means nothing: JAX sorts the keys
+    if inside == "dict" and "ordered" not in file:  # whose order means nothing: JAX sorts the keys
         mine, yours = dict(sorted(mine.items())), dict(sorted(yours.items()))
     return _inside(mine, yours, path, fixed=fixed or "class" in file)
 
@@ -65,7 +65,7 @@ def _inside(file: Any, here: Any, path: str, *, fixed: bool) -> str | None:
 
 def _name(node: dict) -> list[str]:
     """The last name of a class or function; a script and a module that import it call the rest differently."""
-    return [_last(node.get(key)) for key in ("class", "named", "function", "opaque")]
+    return [_last(node.get(key)) for key in ("class", "named", "function", "opaque", "keys", "ordered")]
 
 
 def _is_opaque(node: Any) -> bool:

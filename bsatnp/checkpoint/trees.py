@@ -76,8 +76,10 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
     if kind in (set, frozenset):
         values = enumerate(sorted(tree, key=repr))
         return {kind.__name__: [_describe(value, f"{path}/{i}", arrays, opaque=False) for i, value in values]}
-    if kind is dict and all(type(key) is str for key in tree):
-        return {"dict": {key: inner(value, key) for key, value in tree.items()}}
+    if kind in (dict, collections.OrderedDict) and (keys := {type(key) for key in tree}) in (set(), {str}, {int}):
+        described: dict[str, Any] = {"dict": {str(key): inner(value, key) for key, value in tree.items()}}
+        described |= {"keys": "int"} if keys == {int} else {}
+        return described if kind is dict else described | {"ordered": True}
     if isinstance(tree, jax.Array | np.ndarray | np.generic):
         return _describe_array(tree, path, arrays)
     if isinstance(tree, np.dtype) and tree.name in DTYPES:
@@ -107,8 +109,9 @@ def _describe(tree: Any, path: str, arrays: dict[str, np.ndarray], *, opaque: bo
             written = repr(tree)
             return {"opaque": _name(kind)} | ({} if " at 0x" in written else {"value": written})
     raise CheckpointError(
-        f"`{path[1:] or 'model'}` must be an array, a plain value, a module, a dataclass, an object of nothing but "
-        f"attributes or a named function to be saved, got {tree if callable(tree) else kind.__name__}."
+        f"`{path[1:] or 'model'}` must be an array, a plain value, a list, a dictionary by names or whole numbers, a "
+        f"module, a dataclass, an object of nothing but attributes or a named function to be saved, got "
+        f"{tree if callable(tree) else kind.__name__}."
     )
 
 
@@ -189,7 +192,9 @@ def rebuild(node: Any, arrays: Mapping[str, np.ndarray], known: Mapping[str, Any
         if kind.__name__ in node:
             return kind(rebuild(value, arrays, known) for value in node[kind.__name__])
     if "dict" in node:
-        return {key: inner(value, lambda t, key=key: t[key]) for key, value in node["dict"].items()}
+        named = {int(key) if "keys" in node else key: value for key, value in node["dict"].items()}
+        found = {key: inner(value, lambda t, key=key: t[key]) for key, value in named.items()}
+        return collections.OrderedDict(found) if "ordered" in node else found
     if "opaque" in node:
         return like
     if "function" in node:

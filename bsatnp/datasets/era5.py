@@ -291,7 +291,12 @@ def _temperature(source: Path, data: Any, name: str, order: Any) -> tuple[np.nda
     when = next((known for known in _NAMES["time"] if known in data.variables and data[known].dims == (time,)), time)
     if data[when].dtype.kind not in "MO":  # objects are dates of other calendars
         raise ValueError(f"'{source.name}' must have dates as '{when}', got {data[when].dtype} without a unit of time.")
-    return data[when].values.astype("datetime64[s]"), values + np.float32(0 if plain in _KELVIN else 273.15)
+    dates = data[when].values.astype("datetime64[s]")
+    if np.isnat(dates).any():
+        raise ValueError(
+            f"'{source.name}' must have the time of every frame, got {int(np.isnat(dates).sum())} without."
+        )
+    return dates, values + np.float32(0 if plain in _KELVIN else 273.15)
 
 
 def _framed(data: Any) -> Any:

@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+#: The largest numbers that are scaled: their squares do not overflow.
+_LARGEST = 1e150
+
 
 class AbstractScaler(abc.ABC):
     """Moves and stretches each column by numbers of its own.
@@ -198,6 +201,8 @@ def _rows(values: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"`values` must be finite, got {int((~np.isfinite(whole)).sum())} NaN, infinite or masked values."
         )
+    if (most := np.abs(whole).max(initial=0)) > _LARGEST:
+        raise ValueError(f"`values` must be at most {_LARGEST:g} in size, got {most:.3g}.")
     return whole
 
 

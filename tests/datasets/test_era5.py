@@ -179,6 +179,10 @@ def test_files_of_a_folder_are_joined_in_time(tmp_path):
         ),
         (lambda d: d.drop_vars("time"), r"'one.nc' must have dates as 'time', got int64"),
         (lambda d: d.assign_coords(time=[876576, 876582]), r"'one.nc' must have dates as 'time', got int64"),
+        (
+            lambda d: d.assign_coords(time=np.array(["2019-01-31", "NaT"], "datetime64[ns]")),
+            "'one.nc' must have the time of every frame, got 1 without",
+        ),
         (lambda d: d.assign(elevation=d.elevation.assign_attrs(units="km")), r"'elevation' .* must be in m, got 'km'"),
     ],
 )

@@ -79,6 +79,7 @@ def test_bounds_of_any_type_count_in_float64():
         (np.where(VALUES > 8, np.nan, VALUES), "`values` must be finite"),
         (VALUES[:0], r"`values` must have axes \(row, dim\) and at least one row, got shape \(0, 2\)"),
         (VALUES[:, 0], r"got shape \(20,\)"),
+        (VALUES * 1e200, r"`values` must be at most 1e\+150 in size"),
         (VALUES * 1j, "`values` must be real numbers, got complex128"),
         (VALUES.astype("M8[h]"), r"`values` must be real numbers, got datetime64\[h\]; count dates from an origin"),
         (VALUES.astype("m8[h]"), r"`values` must be real numbers, got timedelta64\[h\]"),
