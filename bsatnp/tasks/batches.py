@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp._types import Key, is_traced, whole
+from bsatnp._types import Key, is_traced, typed, whole
 from bsatnp.tasks.given import kind
 from bsatnp.tasks.points import Points, Task
 
@@ -18,6 +18,8 @@ def bucket(n: int, sizes: Sequence[int]) -> int:
     Raises:
         ValueError: no size is large enough.
     """
+    if np.ndim(sizes) != 1:
+        raise ValueError(f"`sizes` must be a list of numbers of points, got {sizes!r}.")
     fitting = [size for size in sizes if size >= n]
     if not fitting:
         raise ValueError(f"`sizes` must hold {n} points, the largest is {max(sizes, default=0)}.")
@@ -39,6 +41,8 @@ def batch(tasks: Sequence[Task], *, ctx_sizes: Sequence[int] = (), tgt_sizes: Se
     tasks = list(tasks)
     if not tasks:
         raise ValueError("`tasks` must hold at least one task, got none.")
+    if batched := [task.ctx.mask.shape for task in tasks if task.ctx.mask.ndim != 1]:
+        raise ValueError(f"`tasks` must be single tasks with axes (point,), got a mask of shape {batched[0]}.")
     n_ctx = max(len(task.ctx) for task in tasks)
     n_tgt = max(len(task.tgt) for task in tasks)
     n_ctx = bucket(n_ctx, ctx_sizes) if ctx_sizes else n_ctx
@@ -82,9 +86,12 @@ def split(points: Points, n_ctx: int, n_tgt: int | None = None, *, key: Key) -> 
         key: chooses the points.
 
     Raises:
-        ValueError: more points asked for than there are, no whole numbers from 0 up, a batch instead of one set, points
-            on the host under `jit` or `vmap`.
+        ValueError: points without values, more points asked for than there are, no whole numbers from 0 up, a batch
+            instead of one set, a legacy key, points on the host under `jit` or `vmap`.
     """
+    typed(key)
+    if points.f is None:
+        raise ValueError("`points` must have values `f` to be split into context and targets.")
     if points.mask.ndim != 1:
         raise ValueError(f"`points` must be one set with axes (point, dim), got batch axes {points.mask.shape[:-1]}.")
     n_ctx = whole("n_ctx", n_ctx, 0)

@@ -19,14 +19,21 @@ Model = TypeVar("Model", bound=AbstractModel)
 _WAITING = 32
 
 
-def prepare(model: AbstractModel, task: Task) -> Task:
+def prepare(model: AbstractModel, task: Task, *, seen: bool = True) -> Task:
     """A batch as the device takes it: host arrays are checked by the model, centred and narrowed.
 
     Device arrays pass through untouched.
 
+    Args:
+        model: a model.
+        task: a batch.
+        seen: whether components that the model does not look at are left out; they may hold anything then.
+
     Raises:
         ValueError: no batch axis; targets without values; points that the model does not take.
     """
+    if not isinstance(task, Task):
+        raise ValueError(f"A stream must give a batch of tasks, a `Task`, got {type(task).__name__}.")
     if task.tgt.f is None:
         raise ValueError("`task.tgt` must hold values to learn from, or to be scored by, got targets without `f`.")
     if task.ctx.mask.ndim != 2:
@@ -39,6 +46,8 @@ def prepare(model: AbstractModel, task: Task) -> Task:
     for row in range(len(task.ctx.mask)):
         one = jax.tree.map(lambda leaf, row=row: leaf[row], task)
         model.check_task(one.ctx, one.tgt)
+    if seen:
+        task = Task(model.seen(task.ctx), model.seen(task.tgt))
     return tasks.centre(task, sorted(model.shift_invariant))[0]
 
 

@@ -67,7 +67,8 @@ def fit(
 
     Args:
         model: where to start; it stays usable.
-        stream: gives the batch of a step, see `bsatnp.train.EpochStream`. Host batches are checked and centred.
+        stream: gives the batch of a step, see `bsatnp.train.EpochStream`. Host batches are checked and centred; what
+            the model does not look at reaches nothing but a `loss`.
         steps: number of updates of the whole run.
         key: a typed key.
         optimizer: `bsatnp.train.optimizer(steps)` when None.
@@ -75,7 +76,8 @@ def fit(
         validate_every: updates between validations, one in ten of the run when None. The last update always counts.
         validation_batches: batches of one validation; an epoch of an `EpochStream`, else 100, when None.
         log_every: updates between rows of the history. Only then does the loop wait for the device.
-        callbacks: called with (step, row, model) for every row; the run stops when one gives True.
+        callbacks: called with (step, row, model) for every row; the run stops when one gives True. It goes on at the
+            next call with the same `checkpoint`, which does not hold what callbacks remember.
         checkpoint: file of the training state.
         checkpoint_every: updates between its writings, as `validate_every` when None. It is also written at the end.
         progress: whether to show a bar.
@@ -85,8 +87,9 @@ def fit(
             every process makes the same call with the same arguments, and the first of them writes `checkpoint`.
 
     Raises:
-        ValueError: a count below 1, a legacy key, validation batches without observed targets; numbers of the model
-            that a device would cut; a loss that is no scalar; see `prepare` and `bsatnp.train.evaluation.shared`.
+        ValueError: a count below 1, a legacy key, streams, callbacks or an optimiser that are none; training or
+            validation batches without observed targets; numbers of the model that a device would cut; a loss that is
+            no scalar; see `prepare` and `bsatnp.train.evaluation.shared`.
         OSError: `checkpoint` cannot be written where it is to be.
         CheckpointError: `checkpoint` is of another model, optimiser, key or number of steps; a part of the model that
             no file can describe; a file that the first of several processes sees and another does not.
@@ -101,6 +104,7 @@ def fit(
     for name, count in (counts | {"log_every": log_every, "checkpoint_every": checkpoint_every}).items():
         whole(name, count)
     typed(key)
+    _check_calls(stream=stream, validation=validation, callbacks=callbacks, optimizer=optimizer)
     optimizer = _default_optimizer(steps) if optimizer is None else optimizer
     validation_key = jax.random.fold_in(key, np.uint32(2**32 - 1))  # no step has this number
 
@@ -109,13 +113,16 @@ def fit(
     if mesh is not None:
         mesh = devices.checked(mesh, ("batch",))
         now.model, now.optimizer = devices.placed((now.model, now.optimizer), mesh)
-    loss = learned_nll if loss is None else loss
+    seen, loss = loss is None, learned_nll if loss is None else loss
+    if validation is not None and now.step < steps:
+        prepare(now.model, validation(0, key=jax.random.fold_in(validation_key, 0)))  # refused now, not after hours
     waiting: list[Array] = []
     start = time.perf_counter() - now.seconds
     stop = False
     with tqdm(total=steps, initial=now.step, disable=not progress, unit="step") as bar:
         while now.step < steps and not stop:
-            batch = shared(prepare(model, stream(now.step, key=jax.random.fold_in(key, now.step))), mesh)
+            batch = prepare(model, stream(now.step, key=jax.random.fold_in(key, now.step)), seen=seen)
+            batch = shared(batch, mesh)
             now.model, now.optimizer, scores = _update((batch, optimizer, loss, mesh), now.model, now.optimizer)
             waiting.append(scores)
             now.step += 1
@@ -169,7 +176,8 @@ def _update(fixed, model, state):
         change, state = update(gradient, state, parameters, value=value)
         parameters = optax.apply_updates(parameters, change)  # in the types of the parameters
     squares = [jnp.sum(jnp.square(leaf.astype(jnp.float32))) for leaf in jax.tree.leaves(gradient)]
-    scores = jnp.stack([value.astype(jnp.float32), jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))])
+    norm = jnp.sqrt(sum(squares, jnp.zeros((), jnp.float32)))
+    scores = jnp.stack([value.astype(jnp.float32), norm, batch.tgt.observed.any().astype(jnp.float32)])
     after = eqx.combine(remembered, parameters, model), state, scores
     return after if mesh is None else eqx.filter_shard(after, NamedSharding(mesh, PartitionSpec()))
 
@@ -178,7 +186,7 @@ def _collect(now: Progress, waiting: list[Array], checkpoint: str | os.PathLike 
     """Fetch the scores of the updates since the last time, and see that they are finite."""
     first = now.step - len(waiting)
     for step, scores in enumerate(jax.device_get(waiting), first):
-        value, norm = scores.tolist()
+        value, norm, observed = scores.tolist()
         if not np.isfinite(scores).all():
             kept = "" if checkpoint is None else f" The checkpoint {os.fspath(checkpoint)!r} is from before."
             raise FloatingPointError(
@@ -187,7 +195,25 @@ def _collect(now: Progress, waiting: list[Array], checkpoint: str | os.PathLike 
                 f"data.{kept}"
             )
         now.pending.append([value, norm])
+        now.learns |= bool(observed)
     waiting.clear()
+    if not now.learns:
+        raise ValueError(f"`stream` must give observed targets, got none in {now.step} batches.")
+
+
+def _check_calls(*, stream: Any, validation: Any, callbacks: Any, optimizer: Any) -> None:
+    for name, one in (("stream", stream), ("validation", validation)):
+        if not callable(one) and not (one is None and name == "validation"):
+            raise ValueError(
+                f"`{name}` must be a function of a step and a key that gives its batch, such as an `EpochStream`, got "
+                f"{type(one).__name__}."
+            )
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise ValueError(f"`callbacks` must be a list of functions, got {callbacks!r}.")
+    if not (optimizer is None or hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        raise ValueError(
+            f"`optimizer` must be one of Optax, such as `bsatnp.train.optimizer(steps)`, got {optimizer!r}."
+        )
 
 
 def _keep_best(now: Progress, scored: dict[str, float]) -> None:

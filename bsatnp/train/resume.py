@@ -65,6 +65,8 @@ class Progress:
     history: list[dict[str, float]] = dataclasses.field(default_factory=list)
     pending: list[list[float]] = dataclasses.field(default_factory=list)
     seconds: float = 0.0
+    #: Whether a target was observed in any batch.
+    learns: bool = False
 
     def row(self) -> dict[str, float]:
         """A row of the history over the updates since the last one."""
@@ -95,6 +97,7 @@ class Run:
         parameters = trainable(model)
         with relaxed():
             state = copy(optimizer.init(parameters))
+            _check_update(optimizer, parameters, state)
         self._first = Progress(0, copy(model), state, copy(model) if validated else None)
         self._path = path
         self._facts = {}
@@ -160,7 +163,16 @@ class Run:
                     "got another."
                 )
         record = json.loads(state["record"])
-        return Progress(state["step"], state["model"], state["optimizer"], state["best"], **record)
+        return Progress(state["step"], state["model"], state["optimizer"], state["best"], **record, learns=True)
+
+
+def _check_update(optimizer: optax.GradientTransformation, parameters: Any, state: Any) -> None:
+    """Raise ValueError for an optimiser whose updates ask for more than gradients, parameters and the loss."""
+    update = partial(optax.with_extra_args_support(optimizer).update, value=jnp.zeros(()))
+    try:
+        jax.eval_shape(update, parameters, state, parameters)
+    except TypeError as error:
+        raise ValueError(f"`optimizer` must make updates from gradients and the loss alone: {error}.") from None
 
 
 def _fingerprint(optimizer: optax.GradientTransformation, parameters: Any) -> str:

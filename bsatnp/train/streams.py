@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bsatnp import tasks as _tasks
-from bsatnp._types import Key, whole
+from bsatnp._types import Key, typed, whole
 from bsatnp.tasks import Points, Task
 
 
@@ -27,7 +27,7 @@ class EpochStream:
         key: shuffles each epoch anew; the given order is kept when None, as for validation.
 
     Raises:
-        ValueError: no tasks, a batch size below 1, or a task that no bucket holds.
+        ValueError: no list of tasks, a batch size below 1, a legacy key, or a task that no bucket holds.
     """
 
     tasks: Sequence[Task]
@@ -38,6 +38,10 @@ class EpochStream:
     key: Key | None = None
 
     def __post_init__(self):
+        if not isinstance(self.tasks, Sequence):
+            raise ValueError(f"`tasks` must be a list of tasks, got {type(self.tasks).__name__}.")
+        if self.key is not None:
+            typed(self.key)
         if not self.tasks:
             raise ValueError("`tasks` must hold at least one task, got none.")
         whole("batch_size", self.batch_size)
@@ -45,7 +49,9 @@ class EpochStream:
             ("ctx_sizes", max(len(task.ctx) for task in self.tasks)),
             ("tgt_sizes", max(len(task.tgt) for task in self.tasks)),
         ):
-            sizes = tuple(getattr(self, name)) or (longest,)
+            if np.ndim(sizes := getattr(self, name)) != 1:
+                raise ValueError(f"`{name}` must be a list of numbers of points, got {sizes!r}.")
+            sizes = tuple(sizes) or (longest,)
             if max(sizes) < longest:
                 raise ValueError(f"`{name}` must hold the longest task with {longest} points, got {max(sizes)}.")
             object.__setattr__(self, name, sizes)

@@ -110,6 +110,20 @@ def test_tasks_that_do_not_stack_are_refused():
             batch([values, other])
     with pytest.raises(ValueError, match="`sizes` must hold 2 points, the largest is 1"):
         batch([values], ctx_sizes=(1,))
+    with pytest.raises(
+        ValueError, match=r"`tasks` must be single tasks with axes \(point,\), got a mask of shape \(1, 2\)"
+    ):
+        batch([batch([values])])
+
+
+def test_arguments_are_checked(monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with pytest.raises(ValueError, match="`sizes` must be a list of numbers of points, got 8"):
+        batch([Task(numbered(2), numbered(2))], ctx_sizes=8)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="`key` must be one typed key"):
+        split(numbered(3), 1, key=jax.random.PRNGKey(0))
+    with pytest.raises(ValueError, match="`points` must have values `f` to be split"):
+        split(Points({"s": np.zeros((2, 1))}), 1, key=jax.random.key(0))
 
 
 @hypothesis.given(n_ctx=st.integers(0, 12), seed=st.integers(0, 2**31 - 1))

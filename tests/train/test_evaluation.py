@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bsatnp.tasks import Points, Task
 from bsatnp.train import evaluate, prepare
 
 
@@ -60,3 +61,17 @@ def test_host_batches_are_narrowed_and_device_batches_pass(line, stream, host_st
     expected = np.float64 if jax.config.jax_enable_x64 else np.float32  # pyright: ignore
     assert {leaf.dtype for leaf in (ready.ctx.f, ready.ctx.index["s"], ready.tgt.index["s"])} == {np.dtype(expected)}
     np.testing.assert_allclose(ready.ctx.index["s"], host.ctx.index["s"], rtol=1e-6)
+
+
+def test_components_that_nobody_looks_at_may_hold_anything(line, host_stream):
+    def dated(step, *, key):
+        task = host_stream(step, key=key)
+        add = lambda p: Points(  # noqa: E731
+            p.index | {"when": np.full((*p.mask.shape, 1), np.datetime64("2024-05-31"))}, p.f, mask=p.mask
+        )
+        return Task(add(task.ctx), add(task.tgt))
+
+    known = {"batches": 2, "key": jax.random.key(0)}
+    assert evaluate(line(), dated, **known) == evaluate(line(), host_stream, **known)
+    whole = prepare(line(), dated(0, key=jax.random.key(0)), seen=False)
+    assert set(whole.ctx.index) == {"s", "when"} and whole.ctx.index["when"].dtype.kind == "f"

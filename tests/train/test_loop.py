@@ -83,9 +83,15 @@ def test_a_batch_without_targets_trains_nothing(line, stream):
         none = (jnp.zeros_like(task.tgt.mask), jnp.zeros_like(task.tgt.observed))
         return eqx.tree_at(lambda t: (t.tgt.mask, t.tgt.observed), task, none)
 
-    run = fit(line(), blank, steps=3, key=jax.random.key(0), optimizer=optax.sgd(1.0), progress=False)
-    np.testing.assert_array_equal(run.model.weight, line().weight)
+    def first(step, *, key):
+        return (blank if step else stream)(step, key=key)
+
+    known = {"key": jax.random.key(0), "optimizer": optax.sgd(0.1), "progress": False, "log_every": 1}
+    run = fit(line(), first, steps=3, **known)
+    np.testing.assert_array_equal(run.model.weight, fit(line(), stream, steps=1, **known).model.weight)
     assert run.history[-1]["loss"] == 0.0 and run.history[-1]["gradient_norm"] == 0.0
+    with pytest.raises(ValueError, match="`stream` must give observed targets, got none in 3 batches"):
+        fit(line(), blank, steps=3, **known | {"log_every": 50})
 
 
 def test_the_model_and_the_batches_of_the_caller_stay_usable(line, stream, same_bits):
@@ -237,7 +243,7 @@ def test_validation_goes_once_through_an_epoch_stream(line, stream):
     run = fit(
         line(), stream, steps=2, key=jax.random.key(0), validation=Spy(tasks, 2), validate_every=1, progress=False
     )
-    assert seen == [0, 1, 0, 1]
+    assert seen == [0, 0, 1, 0, 1]  # the first is looked at before the first step
     expected = evaluate(run.model, lambda step, *, key: whole, batches=1, key=jax.random.key(0))
     assert run.history[-1]["validation_nll"] == pytest.approx(expected["nll"], rel=1e-5)
 
@@ -312,13 +318,32 @@ def test_host_batches_are_checked(line, host_stream):
         ({"log_every": 0}, "`log_every` must be at least 1, got 0"),
         ({"validate_every": -1}, "`validate_every` must be at least 1, got -1"),
         ({"steps": True}, "`steps` must be a whole number, got True"),
+        ({"stream": 3}, "`stream` must be a function of a step and a key that gives its batch.*got int"),
+        ({"stream": lambda step, key: None}, "A stream must give a batch of tasks, a `Task`, got NoneType"),
+        ({"validation": [3]}, "`validation` must be a function of a step and a key"),
+        ({"validation": lambda step, key: None}, "A stream must give a batch of tasks, a `Task`, got NoneType"),
+        ({"callbacks": print}, "`callbacks` must be a list of functions"),
+        ({"optimizer": 1e-3}, "`optimizer` must be one of Optax, such as `bsatnp.train.optimizer.steps.`, got 0.001"),
+        ({"optimizer": optax.lbfgs()}, "`optimizer` must make updates from gradients and the loss alone.*value_fn"),
         ({"key": jax.random.PRNGKey(0)}, "`key` must be one typed key.*got an array of uint32"),
         ({"key": jax.random.split(jax.random.key(0))}, r"`key` must be one typed key.*\(2,\)"),
     ],
 )
-def test_arguments_are_checked(line, stream, arguments, message):
+def test_arguments_are_checked(line, stream, arguments, message, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
     with pytest.raises(ValueError, match=message):
-        fit(line(), stream, **_with(arguments))
+        fit(line(), **{"stream": stream} | _with(arguments))
+
+
+def test_a_validation_that_cannot_be_is_refused_before_the_first_step(line, stream):
+    def one(step, *, key):
+        return jax.tree.map(lambda leaf: leaf[0], stream(step, key=key))
+
+    def never(step, *, key):
+        raise AssertionError("a step was made")
+
+    with pytest.raises(ValueError, match="`task` must be a batch with axes"):
+        fit(line(), never, steps=10, key=jax.random.key(0), validation=one, progress=False)
 
 
 @pytest.mark.parametrize(
@@ -339,7 +364,7 @@ def _refuse(*_, **__):
 
 
 def test_a_model_that_no_file_can_hold_stops_the_run_before_its_first_step(tmp_path):
-    model = Holder(collections.OrderedDict(a=1))
+    model = Holder(collections.Counter("a"))
     never = lambda step, *, key: pytest.fail("no step is made")  # noqa: E731
     with pytest.raises(CheckpointError, match="`model/part` must be"):
         fit(model, never, steps=1, key=jax.random.key(0), checkpoint=tmp_path / "run.npz", progress=False)

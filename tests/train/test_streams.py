@@ -61,11 +61,17 @@ def test_buckets():
     ("arguments", "message"),
     [
         (([], 1), "`tasks` must hold at least one task, got none"),
+        ((numbered(1)[0], 2), "`tasks` must be a list of tasks, got Task"),
         ((numbered(2), 0), "`batch_size` must be at least 1, got 0"),
     ],
 )
-def test_arguments_are_checked(arguments, message):
+def test_arguments_are_checked(arguments, message, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
     with pytest.raises(ValueError, match=message):
         EpochStream(*arguments)
+    with pytest.raises(ValueError, match="`ctx_sizes` must be a list of numbers of points, got 8"):
+        EpochStream(numbered(2), 1, ctx_sizes=8)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ValueError, match="`key` must be one typed key"):
+        EpochStream(numbered(2), 1, key=jax.random.PRNGKey(0))
     with pytest.raises(ValueError, match="`ctx_sizes` must hold the longest task with 5 points, got 4"):
         EpochStream(numbered(2), 1, ctx_sizes=(2, 4))
