@@ -86,12 +86,12 @@ def test_a_batch_without_targets_trains_nothing(line, stream):
     def first(step, *, key):
         return (blank if step else stream)(step, key=key)
 
-    known = {"key": jax.random.key(0), "optimizer": optax.sgd(0.1), "progress": False, "log_every": 1}
-    run = fit(line(), first, steps=3, **known)
-    np.testing.assert_array_equal(run.model.weight, fit(line(), stream, steps=1, **known).model.weight)
+    known = {"optimizer": optax.sgd(0.1)}
+    run = fit(line(), first, **_with(known | {"steps": 3, "log_every": 1}))
+    np.testing.assert_array_equal(run.model.weight, fit(line(), stream, **_with(known)).model.weight)
     assert run.history[-1]["loss"] == 0.0 and run.history[-1]["gradient_norm"] == 0.0
     with pytest.raises(ValueError, match="`stream` must give observed targets, got none in 3 batches"):
-        fit(line(), blank, steps=3, **known | {"log_every": 50})
+        fit(line(), blank, **_with(known | {"steps": 3}))
 
 
 def test_the_model_and_the_batches_of_the_caller_stay_usable(line, stream, same_bits):
