@@ -84,8 +84,8 @@ def predict(
         ValueError: points that the model does not take or that do not fit; an `out` of a wrong name, shape or type; a
             `mesh` with other axes, or with "ctx" for a model that keeps nothing which grows with the context.
     """
-    if not isinstance(out, Mapping | None):
-        raise ValueError(f"`out` must map names to arrays, got {type(out).__name__}.")
+    if out is not None and not (isinstance(out, Mapping) and out):
+        raise ValueError(f"`out` must map names to arrays, got {out if out == {} else type(out).__name__}.")
     n = check_kinds(model, ctx, tgt)
     if mesh is not None:
         mesh = devices.checked(mesh, ("tgt", "ctx"))

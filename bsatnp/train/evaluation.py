@@ -1,7 +1,7 @@
 """Batches on their way to a model, and how well it predicts them."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -79,22 +79,27 @@ def mean_nll(model: AbstractModel, task: Task) -> Float[Array, ""]:
     return metrics.nll(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)
 
 
+def batches_of(stream: Any) -> int:
+    """Batches of one evaluation where nobody says how many."""
+    return int(getattr(stream, "batches", 100))
+
+
 def evaluate(
-    model: AbstractModel, stream: Callable[..., Task], *, batches: int, key: Key, mesh: Mesh | None = None
+    model: AbstractModel, stream: Callable[..., Task], *, batches: int | None = None, key: Key, mesh: Mesh | None = None
 ) -> dict[str, float]:
     """All scores of `bsatnp.metrics` that the likelihood defines, over many batches as if they were one.
 
     Args:
         model: a model.
         stream: gives the batch number n, called with `(n, key=jax.random.fold_in(key, n))`.
-        batches: how many batches.
+        batches: how many batches; an epoch of an `EpochStream`, else 100, when None.
         key: a typed key.
         mesh: devices that share every batch, as in `fit`.
 
     Raises:
         ValueError: `batches` below 1, a legacy key, no observed target in any batch; see `prepare` and `shared`.
     """
-    whole("batches", batches)
+    batches = whole("batches", batches_of(stream) if batches is None else batches)
     typed(key)
     total, waiting = metrics.Accumulator(), []
     if mesh is not None:

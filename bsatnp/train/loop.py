@@ -19,7 +19,7 @@ from bsatnp import devices
 from bsatnp._types import Array, Key, typed, whole
 from bsatnp.models.base import AbstractModel, statistics, trainable
 from bsatnp.tasks import Task
-from bsatnp.train.evaluation import evaluate, learned_nll, prepare, shared
+from bsatnp.train.evaluation import batches_of, evaluate, learned_nll, prepare, shared
 from bsatnp.train.optimisers import optimizer as _default_optimizer
 from bsatnp.train.resume import Progress, Run, copy, relaxed
 
@@ -99,7 +99,7 @@ def fit(
     each = max(1, steps // 10)
     validate_every = each if validate_every is None else validate_every
     checkpoint_every = validate_every if checkpoint_every is None else checkpoint_every
-    batches = int(getattr(validation, "batches", 100)) if validation_batches is None else validation_batches
+    batches = batches_of(validation) if validation_batches is None else validation_batches
     counts = {"validate_every": validate_every, "validation_batches": batches}
     for name, count in (counts | {"log_every": log_every, "checkpoint_every": checkpoint_every}).items():
         whole(name, count)

@@ -31,6 +31,7 @@ def test_d9_memory_maps_and_zarr(kernel, points, tmp_path):
 @pytest.mark.parametrize(
     ("out", "message"),
     [
+        ({}, "`out` must map names to arrays, got {}"),
         ({"median": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'median'"),
         ({"log_prob": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'log_prob'"),
         ({"mean": np.zeros((20, 1), int)}, r"`out\['mean'\]` must have a floating type, got int64, which would round"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bsatnp.tasks import Points, Task
-from bsatnp.train import evaluate, prepare
+from bsatnp.train import EpochStream, evaluate, prepare
 
 
 def test_scores_pool_over_batches(line, stream):
@@ -47,6 +47,8 @@ def test_arguments_are_checked(line, stream):
     with pytest.raises(ValueError, match="`key` must be one typed key"):
         evaluate(line(), stream, batches=1, key=jax.random.PRNGKey(0))
     one = jax.tree.map(lambda leaf: leaf[0], stream(0, key=jax.random.key(0)))
+    epoch = EpochStream([one] * 3, 2)
+    assert evaluate(line(), epoch, key=jax.random.key(0)) == evaluate(line(), epoch, batches=2, key=jax.random.key(0))
     with pytest.raises(
         ValueError, match=r"`task` must be a batch with axes \(batch, point\), got a mask of shape \(5,\)"
     ):
