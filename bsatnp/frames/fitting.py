@@ -68,7 +68,8 @@ def fit(
         progress: whether to show a bar.
 
     Raises:
-        ValueError: columns that are missing or do not hold what they should, too few rows, numbers out of range.
+        ValueError: columns that are missing or do not hold what they should, too few rows, numbers out of range, a
+            `history` or `horizon` shorter than one step of the times.
         FloatingPointError: the training diverged.
     """
     real("held_out", held_out, 0, 1)
@@ -100,6 +101,8 @@ def fit(
             f"`values` must be known together in some rows, which alone are context, got none of {report.used}: fit "
             f"each of {list(columns.values)} apart."
         )
+    if isinstance(given, Forecasts):
+        _check_spans(given, meaning, index["t"])
     first = Encoding.fit(meaning, index, f)  # of all rows, to choose what is held out; nothing of it is kept
     rows = _rows(first, index, f)
     held = _scaled(given, first).hold_out(rows, held_out, generator(hold_key))
@@ -178,6 +181,16 @@ def _read(data: Any, columns: Columns) -> tuple[Meaning, dict[str, np.ndarray], 
         units=meaning.units,
     )
     return meaning, {name: values[used] for name, values in index.items()}, f[used], report
+
+
+def _check_spans(splits: Forecasts, meaning: Meaning, times: np.ndarray) -> None:
+    """Raise ValueError for spans so short that there is no value in them."""
+    step = float(np.median(np.diff(np.unique(times)))) if np.ptp(times) else 0.0
+    hint = "" if meaning.span(step) == f"{step:.4g}" else ": numbers are seconds for dates"
+    for name in ("history", "horizon"):
+        if (span := getattr(splits, name)) < (1 - 1e-6) * step:
+            got = f"{meaning.span(step)}, got {meaning.span(span)}"
+            raise ValueError(f"`{name}` must be at least one step of the times, {got}{hint}.")
 
 
 def _rows(encoding: Encoding, index: dict[str, np.ndarray], f: np.ndarray) -> Rows:

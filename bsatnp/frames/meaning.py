@@ -72,8 +72,9 @@ class Meaning:
         time = self.columns.time
         if time is None or self.kinds[time.columns[0]] == "number":
             return f"{length:.4g}"
-        unit, name = next((one for one in ((86400, "days"), (3600, "hours")) if length >= one[0]), (1, "s"))
-        return f"{length / unit:.4g} {name}"
+        unit, name = next((one for one in ((86400, "day"), (3600, "hour")) if length >= one[0]), (1, "s"))
+        told = f"{length / unit:.4g}"
+        return f"{told} {name}" if told == "1" or unit == 1 else f"{told} {name}s"
 
     def check_units(self, data: Table) -> None:
         """Compare the units that the data name with those that the training data named, but those of degrees.
