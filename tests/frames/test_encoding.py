@@ -215,6 +215,23 @@ def test_degrees_are_degrees_however_they_are_called():
         Meaning.of(columns, [of(columns, named[1])]).check_units(of(columns, named[0]))
 
 
+def test_units_that_are_declared_and_those_that_the_data_name_are_both_known():
+    columns = frames.Columns("v", space=frames.Plane("x"), units={"v": "mg"})
+    data = [pd.DataFrame({"x": [1.0, 2.0], "v": 1.0}) for _ in range(3)]
+    for one, unit in zip(data, ("milligram", "mg", "g"), strict=True):
+        one.attrs["units"] = {"v": unit}
+    meaning = meaning_of(columns, data[0])
+    assert meaning.units == {"v": "mg"}
+    for one in data[:2]:
+        meaning.check_units(of(columns, one))
+    with pytest.raises(ValueError, match="Column 'v' must be in 'milligram' as in training, got 'g'"):
+        meaning.check_units(of(columns, data[2]))
+    node, arrays = describe(meaning, opaque=False)
+    assert rebuild(node, arrays, known_names(())) == meaning
+    node["fields"].pop("named")  # as in older files
+    rebuild(node, arrays, known_names(())).check_units(of(columns, data[1]))
+
+
 def test_spans_of_time_are_no_numbers():
     columns = frames.Columns("v", covariates="lead")
     spans = pd.DataFrame({"v": 1.0, "lead": pd.to_timedelta([1, 2], unit="h")})
