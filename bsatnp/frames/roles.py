@@ -189,7 +189,8 @@ class Phase(AbstractRole):
 
     def read(self, raw: Mapping[str, np.ndarray]) -> np.ndarray:
         """The phase from 0 to the period."""
-        return super().read(raw) % self.period
+        phase = super().read(raw)
+        return np.mod(phase, self.period, out=phase, where=~np.isinf(phase))  # infinite ones are left to be refused
 
     @property
     def group(self) -> Cyclic:

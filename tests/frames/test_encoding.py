@@ -90,6 +90,15 @@ def test_dates_become_seconds_and_phases_of_the_day_and_the_year():
     assert np.minimum(away, 1 - away).max() < 0.01
 
 
+@pytest.mark.filterwarnings("error")
+def test_infinite_phases_are_refused():
+    columns = frames.Columns("v", others=[frames.Phase("wind", 360)])
+    data = pd.DataFrame({"v": 1.0, "wind": [350.0, 370.0, np.nan]})
+    np.testing.assert_array_equal(read(meaning_of(columns, data), data)[0]["wind"], [[350], [10], [np.nan]])
+    with pytest.raises(ValueError, match="Component 'wind' must be finite or missing, got an infinite coordinate"):
+        read(meaning_of(columns, data), data.assign(wind=[1.0, 2.0, np.inf]))
+
+
 def test_phases_of_files_that_did_not_ask_for_dates_still_load():
     node, arrays = describe(frames.HourOfDay("t"), opaque=False)
     assert rebuild(node, arrays, known_names(())) == frames.HourOfDay("t")
