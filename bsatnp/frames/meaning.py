@@ -56,7 +56,7 @@ class Meaning:
             ValueError: a column of another kind than when this was made, or a category that was not there.
         """
         for name in self.columns.coordinates:
-            if name not in self.labels:
+            if name not in self.columns.labelled:
                 fitting(name, self.kinds[name], data.kinds[name], data)
         index = {role.component: role.read(data.columns) for role in self.columns.roles}
         parts = [data.columns[name].astype(np.float64)[:, None] for name in self.columns.covariates]

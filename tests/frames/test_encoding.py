@@ -90,6 +90,15 @@ def test_dates_become_seconds_and_phases_of_the_day_and_the_year():
     assert np.minimum(away, 1 - away).max() < 0.01
 
 
+def test_categories_that_are_coordinates_as_well_stay_numbers():
+    columns = frames.Columns("v", space=frames.Plane("hour"), categories="hour")
+    data = pd.DataFrame({"v": 1.0, "hour": [0.0, 1.0, 2.0]})
+    index, _ = read(meaning_of(columns, data), data)
+    np.testing.assert_array_equal(index["x"], np.eye(3))
+    with pytest.raises(ValueError, match="Column 'hour' must hold numbers as in training, got text"):
+        read(meaning_of(columns, data), data.assign(hour="noon"))
+
+
 @pytest.mark.filterwarnings("error")
 def test_infinite_phases_are_refused():
     columns = frames.Columns("v", others=[frames.Phase("wind", 360)])
@@ -330,6 +339,11 @@ def test_time_zones_must_be_there_or_not_as_in_training():
             frames.Columns("zinc", space=frames.Plane("soil")),
             {},
             "'soil' must hold numbers for Plane, got text such as",
+        ),
+        (
+            frames.Columns("zinc", space=PLACE, categories="x"),
+            {"x": "north"},
+            "'x' must hold numbers for Plane, got text such as 'north'",
         ),
         (frames.Columns("soil", space=PLACE), {"soil": "clay"}, "Column 'soil' must hold labels, got 1"),
         (
