@@ -82,6 +82,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("`--context` needs data to score the model on, got none.")
     whole("--examples", options.examples, 0)
     fitted = _load(options.model)
+    data = None if options.data is None else frames.read(options.data)
+    context = _context(options)
     meaning = fitted.encoding.meaning
     units = {name: f" ({meaning.units[name]})" for name in fitted.columns.values if name in meaning.units}
     print("predicts " + ", ".join(name + units.get(name, "") for name in fitted.columns.values), end="")
@@ -97,8 +99,8 @@ def _check(options: argparse.Namespace) -> None:
     if options.examples > 0:
         need("hypothesis", "Checking invariances")
         _check_groups(fitted, options.examples)
-    if options.data is not None:
-        scores = fitted.score(frames.read(options.data), context=_context(options))
+    if data is not None:
+        scores = fitted.score(data, context=context)
         print("\n".join(score_lines(scores, meaning.units, f"{options.data} ")))
 
 

@@ -70,8 +70,9 @@ def _add_fit(fit: argparse.ArgumentParser) -> None:
     )
     what.add_argument("--categories", nargs="+", default=[], metavar="COLUMN", help="labels known wherever you predict")
     how = fit.add_argument_group("training")
-    how.add_argument("--steps", type=int, default=2000, help="number of updates (2000)")
-    how.add_argument("--minutes", type=float, help="training time to choose the number of updates by")
+    length = how.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=int, help="number of updates (2000)")
+    length.add_argument("--minutes", type=float, help="training time to choose the number of updates by")
     how.add_argument("--seed", type=int, default=0, help="decides everything that is random (0)")
     how.add_argument("--quiet", action="store_true", help="show no bar")
 
@@ -88,7 +89,10 @@ def columns(options: argparse.Namespace) -> frames.Columns:
         raise ValueError("`--horizon` and `--history` need `--forward`, got none.")
     if unnamed := [one for one in options.units if not all(one.partition("="))]:
         raise ValueError(f"`--units` must be a column, `=` and its unit, such as zinc=mg/kg, got {unnamed[0]!r}.")
-    units = {name: unit for name, _, unit in (one.partition("=") for one in options.units)}
+    named = [(name, unit) for name, _, unit in (one.partition("=") for one in options.units)]
+    units = dict(named)
+    if len(units) < len(named):
+        raise ValueError(f"`--units` must name each column once, got {' '.join(options.units)}.")
     space = (
         frames.Plane(*options.space) if options.space else frames.Sphere(*options.sphere) if options.sphere else None
     )

@@ -35,7 +35,7 @@ def fit(
     columns: Columns,
     *,
     key: Key,
-    steps: int = 2000,
+    steps: int | None = None,
     minutes: float | None = None,
     batch: int = 8,
     held_out: float = 0.15,
@@ -56,7 +56,7 @@ def fit(
         data: a DataFrame, a Dataset, a DataArray, or a list of them with the same columns, gridded or scattered.
         columns: what the columns mean.
         key: a typed key. The same key, data and steps give the same model, bit for bit on one machine.
-        steps: number of updates.
+        steps: number of updates; 2000 when neither they nor `minutes` are given.
         minutes: training time to choose `steps` by, from the speed of a few; the result then depends on the machine.
         batch: tasks in an update.
         held_out: share of the data that is kept from training.
@@ -77,7 +77,9 @@ def fit(
         real("simulate", simulate, 0, 1, ends=True)
     if minutes is not None:
         real("minutes", minutes)
-    steps, batch = whole("steps", steps), whole("batch", batch)
+        if steps is not None:
+            raise ValueError(f"`steps` or `minutes` must be given, not both, got {steps} and {minutes:g}.")
+    steps, batch = whole("steps", 2000 if steps is None else steps), whole("batch", batch)
     if not isinstance(splits, AbstractSplits | None):
         raise ValueError(f"`splits` must be Random, Windows, Forecasts or None, got {type(splits).__name__}.")
     if not isinstance(columns, Columns):

@@ -181,6 +181,7 @@ def test_stations_and_grids_are_read_together():
         (soil_data(), SOIL, {"simulate": 2.0}, "`simulate` must lie between 0 and 1, got 2"),
         (soil_data(), SOIL, {"steps": 0}, "`steps` must be at least 1, got 0"),
         (soil_data(), SOIL, {"minutes": -1.0}, "`minutes` must be positive"),
+        (soil_data(), SOIL, {"minutes": 5.0}, "`steps` or `minutes` must be given, not both, got 2 and 5"),
         ([], SOIL, {}, "`data` must be at least one data set"),
         (
             river_data()[:40],
