@@ -60,8 +60,12 @@ def _add_fit(fit: argparse.ArgumentParser) -> None:
     space.add_argument("--sphere", nargs=2, metavar=("LON", "LAT"), help="longitude and latitude in degrees")
     time.add_argument("--time", metavar="COLUMN", help="time, where values before and after may help")
     time.add_argument("--forward", metavar="COLUMN", help="time, to forecast from the past alone")
-    what.add_argument("--horizon", type=float, help="how far forecasts go; seconds for dates")
-    what.add_argument("--history", type=float, help="how far forecasts look back; seconds for dates")
+    what.add_argument(
+        "--horizon", type=_span, metavar="SPAN", help="how far forecasts go: a number, or for dates 3D or 12h"
+    )
+    what.add_argument(
+        "--history", type=_span, metavar="SPAN", help="how far forecasts look back; a number is seconds for dates"
+    )
     what.add_argument("--hour", metavar="COLUMN", help="dates whose hour of the day matters")
     what.add_argument("--season", metavar="COLUMN", help="dates whose day of the year matters")
     what.add_argument("--phase", nargs=2, action="append", default=[], metavar=("COLUMN", "PERIOD"), help="any phase")
@@ -114,6 +118,14 @@ def columns(options: argparse.Namespace) -> frames.Columns:
         head=HEADS[options.likelihood],
         units=units,
     )
+
+
+def _span(text: str) -> float | str:
+    """A number where it is one; other text is read by what takes it."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _number(name: str, text: str) -> float:

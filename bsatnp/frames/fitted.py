@@ -187,7 +187,8 @@ class Fitted(eqx.Module):
         ctx, new = self._context(context), self._known(asked)
         if (held := _held(ctx, new)).any():
             raise ValueError(
-                f"`data` must be new to be scored, got {held.sum()} rows that the context holds as well: leave them out."
+                f"`data` must be new to be scored, got {held.sum()} rows that the context holds as well: leave "
+                "them out."
             )
         if self.columns.forward is not None:
             ctx = joined(ctx, new)

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from datetime import timedelta
 from typing import Any
 
 import equinox as eqx
@@ -55,13 +56,13 @@ def test_a_model_is_trained_and_saved(folder, capsys):
 
 def test_options_say_what_columns_mean():
     command = (
-        "fit a.nc b.csv --out m --values pm --log pm --units pm=a=b --sphere lon lat --forward when --horizon 3600 "
-        "--hour when --season when --phase wind 360 --covariates temp --categories kind"
+        "fit a.nc b.csv --out m --values pm --log pm --units pm=a=b --sphere lon lat --forward when "
+        "--horizon 3600 --history 3d --hour when --season when --phase wind 360 --covariates temp --categories kind"
     )
     expected = frames.Columns(
         "pm",
         space=frames.Sphere("lon", "lat"),
-        time=frames.Forward("when", horizon=3600),
+        time=frames.Forward("when", horizon=3600, history=timedelta(days=3)),
         others=[
             frames.HourOfDay("when"),
             frames.DayOfYear("when"),
@@ -156,6 +157,10 @@ def test_check_names_what_has_no_invariance(folder, capsys):
             "`--units` must be a column, `=` and its unit",
         ),
         ("fit soil.csv --values zinc --space x y --horizon 3 --out m", "`--horizon` and `--history` need `--forward`"),
+        (
+            "fit soil.csv --values zinc --forward x --horizon far --out m",
+            "`horizon` must be a number, or a span of time",
+        ),
         ("fit soil.csv --values zinc --phase x half --out m", "`--phase` must end in a number, got 'half'."),
         ("fit soil.csv --values zinc --space x y --likelihood poisson --out m", "whole numbers from 0 up"),
         (

@@ -260,7 +260,7 @@ def test_spans_of_time_are_no_numbers():
 
 
 def test_spans_of_any_kind_are_seconds():
-    spans: Any = (21600, timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h"))
+    spans: Any = (21600, timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h"), "6h", "0.25d")
     for span in spans:
         forward = frames.Forward("t", horizon=span, history=span)
         assert forward.horizon == forward.history == frames.Phase("t", span).period == 21600
