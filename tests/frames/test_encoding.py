@@ -377,7 +377,10 @@ def test_counts_and_labels():
     encoding = Encoding.fit(soil, read(soil, data)[0], values(soil, data))
     pred = soil.head(np.log([[0.2, 0.7, 0.1]]))
     results = encoding.results(pred, (0.5,))
-    assert list(results) == ["soil", "soil_is_clay", "soil_is_peat", "soil_is_sand"] and results["soil"][0] == "peat"
+    assert list(results) == ["soil_mode", "soil_is_clay", "soil_is_peat", "soil_is_sand"]
+    assert (
+        results["soil_mode"][0] == "peat" and encoding.attrs(results)["soil_mode"]["long_name"] == "most probable soil"
+    )
     np.testing.assert_allclose(results["soil_is_peat"], 0.7, rtol=1e-6)
     assert encoding.attrs(results)["soil_is_peat"]["long_name"] == "probability of peat"
     lime = meaning_of(frames.Columns("lime", space=PLACE, head=CategoricalHead(2)), data)
