@@ -1,6 +1,7 @@
 """Tables and grids in files, by the suffix of their names."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,14 @@ from bsatnp.frames.table import is_frame, need
 _TABLES, _GRIDS = (".csv", ".csv.gz", ".parquet"), (".nc", ".nc4", ".netcdf")
 
 
-def read(path: str | os.PathLike) -> Any:
+def read(path: str | os.PathLike, *, labels: Collection[str] = ()) -> Any:
     """A CSV or Parquet file as a DataFrame, a netCDF file as a Dataset.
+
+    Missing in CSV is what is blank, or NaN, NA, None, null or another of the words that pandas takes for it.
+
+    Args:
+        path: the file.
+        labels: columns of labels, in which NA, None, null and alike are labels, unless the others are numbers.
 
     Raises:
         ValueError: another suffix, or a file that is not what its suffix says.
@@ -27,12 +34,33 @@ def read(path: str | os.PathLike) -> Any:
         if kind in _GRIDS:
             with library.open_dataset(path) as data:
                 return data.load()
-        return library.read_parquet(path) if kind == ".parquet" else library.read_csv(path)
+        return library.read_parquet(path) if kind == ".parquet" else _read_csv(path, labels)
     except ImportError:
         raise
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
         raise ValueError(f"{os.fspath(path)!r} cannot be read as {kind[1:]}: {reason}.") from error
+
+
+def _read_csv(path: str | os.PathLike, labels: Collection[str]) -> Any:
+    pandas = need("pandas", "A table")
+    data = pandas.read_csv(path)
+    known = [data[name] for name in labels if name in data.columns]
+    words = [one.name for one in known if one.isna().all() or not pandas.api.types.is_numeric_dtype(one)]
+    text = as_written(path) if words else data
+    for name in words:
+        data[name] = text[name].mask(text[name].isin(["", "NaN", "nan"])).array
+    return data
+
+
+def as_written(path: str | os.PathLike) -> Any:
+    """The entries of a CSV file as text, in the rows of `read`."""
+    return need("pandas", "A table").read_csv(path, dtype=str, keep_default_na=False)
+
+
+def is_csv(path: str | os.PathLike) -> bool:
+    """Whether a name is that of a CSV file."""
+    return _kind(path).startswith(".csv")
 
 
 def write(data: Any, path: str | os.PathLike) -> None:

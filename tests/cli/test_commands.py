@@ -114,6 +114,43 @@ def test_predictions_go_to_any_format(folder, capsys):
     pd.testing.assert_frame_equal(found[given.columns], given)  # what the model does not look at goes along
 
 
+def test_columns_that_are_passed_on_stay_as_they_are(folder, capsys):
+    """What the model does not look at goes along as it is written, in its order, and so does what it looks at."""
+    given = soil_data().rename_axis(None)
+    given.insert(0, "code", [f"{i:03d}" for i in range(60)])
+    given["note"], given["big"] = ["NA", "None", "", "1.50", "a, b"] * 12, [str(2**60 + 1), ""] * 30
+    given["x"] = given["x"].map("{:.3f}".format)
+    given.to_csv(folder / "noted.csv", index=False)
+    command = ["predict", f"{folder}/soil.bsatnp", f"{folder}/noted.csv", "--out"]
+    assert main([*command, f"{folder}/m.csv"]) == 0
+    before, after = (pd.read_csv(folder / name, dtype=str, keep_default_na=False) for name in ("noted.csv", "m.csv"))
+    assert list(after.columns)[: before.shape[1]] == list(before.columns) and "zinc_mean" in after
+    pd.testing.assert_frame_equal(after.iloc[:, : before.shape[1]], before)
+    assert main([*command, f"{folder}/m.nc"]) == 0
+    assert frames.read(folder / "m.nc")["x"].dtype == float and "zinc_q95" in frames.read(folder / "m.nc")
+    given.assign(zinc_mean=1.0).to_csv(folder / "noted.csv")
+    capsys.readouterr()
+    assert main([*command, f"{folder}/m.csv"]) == 2
+    assert "Column 'zinc_mean' must have another name in `data`, which is that of a result" in capsys.readouterr().err
+
+
+def test_labels_are_predicted_beside_the_true_ones(folder):
+    data = soil_data().assign(soil=["NA", "clay"] * 30)
+    data.to_csv(folder / "labelled.csv")
+    columns = frames.Columns("soil", space=frames.Plane("x", "y"))
+    untrained(data, columns).save(folder / "labels.bsatnp")
+    command = ["predict", f"{folder}/labels.bsatnp", f"{folder}/labelled.csv", "--out", f"{folder}/m.csv"]
+    assert main(command) == 0
+    found = pd.read_csv(folder / "m.csv", keep_default_na=False)
+    assert found["soil"].tolist() == list(data["soil"]) and set(found["soil_mode"]) <= {"NA", "clay"}
+    data = soil_data().assign(soil="None")
+    data.to_csv(folder / "none_at_all.csv")
+    known = soil_data().assign(soil=["None", "clay"] * 30)
+    untrained(known, frames.Columns("acid", space=frames.Plane("x"), categories="soil")).save(folder / "c.bsatnp")
+    assert main(["predict", f"{folder}/c.bsatnp", f"{folder}/none_at_all.csv", "--out", f"{folder}/m.csv"]) == 0
+    assert np.isfinite(pd.read_csv(folder / "m.csv")["acid_mean"]).all()
+
+
 def test_check_tells_what_a_file_holds(folder, capsys):
     soil_data().assign(zinc=300.0).to_csv(folder / "new.csv")
     assert main(["check", f"{folder}/soil.bsatnp", f"{folder}/new.csv", "--examples", "2"]) == 0

@@ -220,6 +220,18 @@ def test_a_file_is_written_whole_or_not_at_all(suffix, error, tmp_path):
     assert (tmp_path / "link.csv").is_symlink() and len(frames.read(tmp_path / "b.csv")) == 10
 
 
+def test_words_for_what_is_missing_are_labels_where_it_is_said(tmp_path):
+    text = "n,soil,code,none\n1,NA,1,None\nNA,None,NA,None\n3,,2,\n4,NaN,3,None\n"
+    (tmp_path / "a.csv").write_text(text)
+    plain, told = (frames.read(tmp_path / "a.csv", labels=labels) for labels in ((), ("soil", "code", "none", "other")))
+    assert plain["soil"].isna().all() and plain["none"].isna().all()
+    assert told["soil"].isna().tolist() == [False, False, True, True] and told["soil"].tolist()[:2] == ["NA", "None"]
+    assert told["none"].isna().tolist() == [False, False, True, False]
+    for found in (plain, told):
+        np.testing.assert_array_equal(found["n"], [1, np.nan, 3, 4])
+        np.testing.assert_array_equal(found["code"], [1, np.nan, 2, 3])
+
+
 def test_a_replaced_file_keeps_its_mode(tmp_path):
     frame = pd.DataFrame({"x": [1.5, 2.5]})
     for name in ("a.csv", "a.csv.gz", "a.nc"):
