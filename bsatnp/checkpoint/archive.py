@@ -5,20 +5,18 @@ import io
 import json
 import math
 import os
-import re
-import secrets
-import time
 import zipfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 
+from bsatnp.checkpoint.writing import replacing
+
 #: Files written now. Files of every earlier version still load.
 FORMAT_VERSION = 1
 
-_MAGIC, _HEADER, _TMP = "bsatnp", "__header__", ".tmp"
+_MAGIC, _HEADER = "bsatnp", "__header__"
 _NATIVE = (
     "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128 "
     "datetime64[D] datetime64[h] datetime64[m] datetime64[s] datetime64[ms] datetime64[us] datetime64[ns] "
@@ -41,7 +39,7 @@ def stored_dtype(name: str) -> np.dtype:
 
 
 def write(path: str | os.PathLike, head: dict, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a file beside `path`, sync it, and rename it: a reader sees the old file or the new one, never a part.
+    """Write a file, whole or not at all.
 
     Raises:
         CheckpointError: a name that an archive cannot hold.
@@ -54,69 +52,11 @@ def write(path: str | os.PathLike, head: dict, arrays: Mapping[str, np.ndarray])
     if any(len(f"{name}.npy".encode()) > 65535 for name in arrays):
         raise CheckpointError("No array may have a name of more than 65,531 bytes, got one that is longer.")
     members = {_HEADER: np.frombuffer(text.encode("ascii"), np.uint8), **arrays}
-    target = Path(os.path.realpath(path))
-    temporary = _beside(target)
-    try:
-        with open(temporary, "xb") as stream:
-            with contextlib.suppress(OSError):  # whoever may read the old file may read the new one
-                temporary.chmod(target.stat().st_mode & 0o777)
-            with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as file:
-                for name, array in members.items():
-                    entry = zipfile.ZipInfo(f"{name}.npy")  # its date is fixed: equal trees give equal files
-                    with file.open(entry, "w", force_zip64=array.nbytes > 2**30) as member:
-                        np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # a folder that cannot be listed has the file all the same
-        _sweep(target)
-        if os.name == "posix":  # the rename is on the disk only when its folder is
-            folder = os.open(target.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-
-
-def check_writable(path: str | os.PathLike) -> None:
-    """Say before long work that its result could not be written.
-
-    Raises:
-        OSError: `path` is a folder or a file that is protected, or in a folder that is not there or takes no file.
-    """
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise IsADirectoryError(f"{os.fspath(path)!r} must be the name of a file, got a folder.")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"There is no folder {str(target.parent)!r} for {os.fspath(path)!r}.")
-    if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError(f"{os.fspath(path)!r} is there and may not be written.")
-    temporary = _beside(target)
-    try:
-        temporary.touch(exist_ok=False)
-        temporary.unlink()
-    except OSError as error:
-        raise type(error)(f"{os.fspath(path)!r} cannot be written: {error.strerror}.") from error
-
-
-def _beside(target: Path) -> Path:
-    """A name of its own for what becomes `target`; of a long name only a part, since the file system has a limit."""
-    return target.with_name(f".{_short(target)}.{secrets.token_hex(8)}{_TMP}")
-
-
-def _short(target: Path) -> str:
-    return target.name.encode("utf-8", "surrogateescape")[:200].decode("utf-8", "ignore")
-
-
-def _sweep(target: Path) -> None:
-    """Remove what killed processes left beside `target` more than an hour ago."""
-    for leftover in target.parent.iterdir():
-        if re.fullmatch(rf"\.{re.escape(_short(target))}\.[0-9a-f]{{16}}{_TMP}", leftover.name):
-            with contextlib.suppress(OSError):
-                if time.time() - leftover.stat().st_mtime > 3600:
-                    leftover.unlink()
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as file:
+        for name, array in members.items():
+            entry = zipfile.ZipInfo(f"{name}.npy")  # its date is fixed: equal trees give equal files
+            with file.open(entry, "w", force_zip64=array.nbytes > 2**30) as member:
+                np.lib.format.write_array(member, array, version=(1, 0), allow_pickle=False)
 
 
 @contextlib.contextmanager

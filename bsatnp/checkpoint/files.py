@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import equinox as eqx
 
-from bsatnp.checkpoint.archive import CheckpointError, check_writable, read_arrays, read_header, reading, write
+from bsatnp.checkpoint.archive import CheckpointError, read_arrays, read_header, reading, write
 from bsatnp.checkpoint.compare import array_nodes, difference
 from bsatnp.checkpoint.trees import describe, known_names, rebuild
+from bsatnp.checkpoint.writing import check_writable
 
 _Tree = TypeVar("_Tree")
 

@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 
@@ -12,10 +13,11 @@ from bsatnp import frames, testing
 from bsatnp._types import whole
 from bsatnp.checkpoint import check_writable
 from bsatnp.cli.options import columns, parser
-from bsatnp.frames.files import check_out
+from bsatnp.frames.files import as_written, check_out, is_csv
 from bsatnp.frames.report import score_lines
-from bsatnp.frames.table import is_frame, need
+from bsatnp.frames.table import check_names, is_frame, need
 from bsatnp.groups import factors
+from bsatnp.likelihoods import CategoricalHead
 from bsatnp.models.base import count_parameters
 
 #: What users can cause and mend. Anything else is a fault of the program, and shows where it is.
@@ -48,7 +50,7 @@ def _fit(options: argparse.Namespace) -> None:
     meaning = columns(options)
     check_writable(options.out)
     _check_other(options.out, options.data)
-    data = [frames.read(path) for path in options.data]
+    data = [_read(path, meaning) for path in options.data]
     fitted = frames.fit(
         data,
         meaning,
@@ -65,12 +67,15 @@ def _predict(options: argparse.Namespace) -> None:
     check_out(options.out)
     _check_other(options.out, [options.model, options.data, *(options.context or ())])
     fitted = _load(options.model)
-    data, context = frames.read(options.data), _context(options)
+    data, context = _read(options.data, fitted.columns), _context(options, fitted.columns)
     predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
-    if is_frame(data):  # with the columns that it does not look at, such as the names of places
-        others = [name for name in data.columns if name not in predicted.columns]
-        for place, name in enumerate(others):  # row by row: an index may have a label twice
-            predicted.insert(place, name, data[name].array)
+    if is_frame(data):  # beside all that is there, such as the names of places, as it is written
+        whole = as_written(options.data) if is_csv(options.data) and is_csv(options.out) else data.copy()
+        results = [name for name in predicted.columns if name not in fitted.columns.coordinates]
+        check_names(results, whole.columns)
+        for name in results:  # row by row: an index may have a label twice
+            whole[name] = predicted[name].array
+        whole.attrs, predicted = predicted.attrs, whole
     frames.write(predicted, options.out)
     blank = int((~fitted.placed(data)).sum())
     rest = f", {blank} left blank without all coordinates" if blank else ""
@@ -82,6 +87,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("`--context` needs data to score the model on, got none.")
     whole("--examples", options.examples, 0)
     fitted = _load(options.model)
+    data = None if options.data is None else _read(options.data, fitted.columns)
+    context = _context(options, fitted.columns)
     meaning = fitted.encoding.meaning
     units = {name: f" ({meaning.units[name]})" for name in fitted.columns.values if name in meaning.units}
     print("predicts " + ", ".join(name + units.get(name, "") for name in fitted.columns.values), end="")
@@ -97,8 +104,8 @@ def _check(options: argparse.Namespace) -> None:
     if options.examples > 0:
         need("hypothesis", "Checking invariances")
         _check_groups(fitted, options.examples)
-    if options.data is not None:
-        scores = fitted.score(frames.read(options.data), context=_context(options))
+    if data is not None:
+        scores = fitted.score(data, context=context)
         print("\n".join(score_lines(scores, meaning.units, f"{options.data} ")))
 
 
@@ -127,5 +134,10 @@ def _check_other(out: str, given: Sequence[str]) -> None:
         raise ValueError(f"`--out` must not be a file that is read, got {out!r}.")
 
 
-def _context(options: argparse.Namespace) -> list | None:
-    return [frames.read(path) for path in options.context] if options.context else None
+def _read(path: str, columns: frames.Columns) -> Any:
+    values = columns.values if isinstance(columns.head, CategoricalHead) else ()
+    return frames.read(path, labels={*columns.labelled, *values})
+
+
+def _context(options: argparse.Namespace, columns: frames.Columns) -> list | None:
+    return [_read(path, columns) for path in options.context] if options.context else None

@@ -60,18 +60,25 @@ def _add_fit(fit: argparse.ArgumentParser) -> None:
     space.add_argument("--sphere", nargs=2, metavar=("LON", "LAT"), help="longitude and latitude in degrees")
     time.add_argument("--time", metavar="COLUMN", help="time, where values before and after may help")
     time.add_argument("--forward", metavar="COLUMN", help="time, to forecast from the past alone")
-    what.add_argument("--horizon", type=float, help="how far forecasts go; seconds for dates")
-    what.add_argument("--history", type=float, help="how far forecasts look back; seconds for dates")
+    what.add_argument(
+        "--horizon", type=_span, metavar="SPAN", help="how far forecasts go: a number, or for dates 3D or 12h"
+    )
+    what.add_argument(
+        "--history", type=_span, metavar="SPAN", help="how far forecasts look back; a number is seconds for dates"
+    )
     what.add_argument("--hour", metavar="COLUMN", help="dates whose hour of the day matters")
     what.add_argument("--season", metavar="COLUMN", help="dates whose day of the year matters")
     what.add_argument("--phase", nargs=2, action="append", default=[], metavar=("COLUMN", "PERIOD"), help="any phase")
     what.add_argument(
         "--covariates", nargs="+", default=[], metavar="COLUMN", help="numbers known wherever you predict"
     )
-    what.add_argument("--categories", nargs="+", default=[], metavar="COLUMN", help="labels known wherever you predict")
+    what.add_argument(
+        "--categories", nargs="+", default=[], metavar="COLUMN", help="labels known wherever you predict; NA is one"
+    )
     how = fit.add_argument_group("training")
-    how.add_argument("--steps", type=int, default=2000, help="number of updates (2000)")
-    how.add_argument("--minutes", type=float, help="training time to choose the number of updates by")
+    length = how.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=int, help="number of updates (2000)")
+    length.add_argument("--minutes", type=float, help="training time to choose the number of updates by")
     how.add_argument("--seed", type=int, default=0, help="decides everything that is random (0)")
     how.add_argument("--quiet", action="store_true", help="show no bar")
 
@@ -88,7 +95,10 @@ def columns(options: argparse.Namespace) -> frames.Columns:
         raise ValueError("`--horizon` and `--history` need `--forward`, got none.")
     if unnamed := [one for one in options.units if not all(one.partition("="))]:
         raise ValueError(f"`--units` must be a column, `=` and its unit, such as zinc=mg/kg, got {unnamed[0]!r}.")
-    units = {name: unit for name, _, unit in (one.partition("=") for one in options.units)}
+    named = [(name, unit) for name, _, unit in (one.partition("=") for one in options.units)]
+    units = dict(named)
+    if len(units) < len(named):
+        raise ValueError(f"`--units` must name each column once, got {' '.join(options.units)}.")
     space = (
         frames.Plane(*options.space) if options.space else frames.Sphere(*options.sphere) if options.sphere else None
     )
@@ -110,6 +120,14 @@ def columns(options: argparse.Namespace) -> frames.Columns:
         head=HEADS[options.likelihood],
         units=units,
     )
+
+
+def _span(text: str) -> float | str:
+    """A number where it is one; other text is read by what takes it."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _number(name: str, text: str) -> float:

@@ -123,6 +123,11 @@ class Columns:
         return tuple(dict.fromkeys([name for role in self.roles for name in role.columns] + list(self.embedded)))
 
     @property
+    def labelled(self) -> frozenset[str]:
+        """Categories that no component reads as numbers or dates: their entries may be of any kind."""
+        return frozenset(self.categories) - {name for role in self.roles for name in role.columns}
+
+    @property
     def dates(self) -> frozenset[str]:
         """Columns in which text is read as dates."""
         return frozenset(name for role in self.roles if role.dates for name in role.columns)

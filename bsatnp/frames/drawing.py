@@ -77,6 +77,11 @@ def same(points: Points, *, values: bool = True) -> np.ndarray:
     return rank[number.reshape(-1)]
 
 
+def _places(points: Points) -> np.ndarray:
+    """A number for each row that rows at one place and time share; with covariates alone, of one value as well."""
+    return same(points, values=set(points.index) == {"x"})
+
+
 @dataclass(frozen=True)
 class Random(AbstractSplits):
     """Random context and target points from the whole data set, for a few hundred scattered points.
@@ -87,11 +92,8 @@ class Random(AbstractSplits):
     """
 
     def hold_out(self, rows: Rows, share: float, rng: np.random.Generator) -> np.ndarray:
-        """Points at random; rows at one place and time are held out together.
-
-        Where there are covariates alone, these are rows with the same values as well.
-        """
-        alike = same(rows.points, values=set(rows.points.index) == {"x"})
+        """Points at random; rows at one place and time are held out together."""
+        alike = _places(rows.points)
         order = rng.permutation(alike.max(initial=-1) + 1)
         counts = np.cumsum(np.bincount(alike)[order])
         wanted = max(1, round(share * len(rows)))
@@ -136,14 +138,20 @@ class Windows(AbstractSplits):
         real("spread", self.spread, 1, ends=True)
 
     def hold_out(self, rows: Rows, share: float, rng: np.random.Generator) -> np.ndarray:
-        """Whole blocks, so that no held-out point has a neighbour in the training part, but at the edges."""
-        per_block = 2 * (self.n_ctx + self.n_tgt)
-        block = blocks(rows.positions, max(per_block, len(rows) // 64))
-        chosen = rng.permutation(block.max() + 1)[: max(1, round(share * (block.max() + 1)))]
-        return np.isin(block, chosen)
+        """Whole blocks, so that no held-out point has a neighbour in the training part, but at the edges.
+
+        Rows at one place and time are in one block.
+        """
+        wanted = share * len(rows)
+        most = min(max(2 * (self.n_ctx + self.n_tgt), len(rows) // 64), max(1, round(wanted)))
+        alike = _places(rows.points)
+        block = blocks(rows.positions, most)[np.unique(alike, return_index=True)[1]][alike]
+        order = rng.permutation(np.unique(block))
+        counts = np.cumsum(np.bincount(block)[order])
+        return np.isin(block, order[: 1 + np.abs(counts - wanted).argmin()])
 
     def draw(self, rows: Rows, allowed: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-        """Points of one window, all of them allowed."""
+        """Points of one window, all of them allowed; no context point is at the place and time of a target."""
         within = np.flatnonzero(allowed)
         size = self.n_ctx + self.n_tgt
         most = min(len(within), int(size * np.exp(rng.uniform(0, np.log(max(1.0, self.spread))))))
@@ -153,7 +161,10 @@ class Windows(AbstractSplits):
         n_tgt = min(self.n_tgt, max(1, len(order) // 3))
         n_ctx = min(self.n_ctx, len(order) - n_tgt)
         n_ctx = int(rng.integers(max(1, n_ctx // 4), n_ctx + 1)) if n_ctx > 0 else 0
-        return _usable(order[n_tgt : n_tgt + n_ctx], np.asarray(rows.points.usable)), order[:n_tgt]
+        order = order[: n_tgt + n_ctx]
+        alike = _places(rows.points.take(order))
+        order, alike = order[np.argsort(alike, kind="stable")], np.sort(alike)  # unchanged where no two are alike
+        return _usable(order[alike > alike[n_tgt - 1]], np.asarray(rows.points.usable)), order[:n_tgt]
 
 
 @dataclass(frozen=True)

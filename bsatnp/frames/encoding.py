@@ -68,7 +68,7 @@ class Encoding:
         for i, (name, one) in enumerate(self.marginals(pred).items()):
             if isinstance(one, Categorical):
                 labels = self.meaning.labels[name]
-                results[name] = np.array(labels, object)[np.asarray(one.mode)[:, 0]]
+                results[f"{name}_mode"] = np.array(labels, object)[np.asarray(one.mode)[:, 0]]
                 probs = np.asarray(one.probs, np.float64)[:, 0]
                 results |= {f"{name}_is_{label}": probs[:, j] for j, label in enumerate(labels)}
                 continue
@@ -96,13 +96,14 @@ class Encoding:
         found = {}
         for result in names:
             known = self.meaning.columns.values
-            name = max((one for one in known if one in self.meaning.labels or result.startswith(f"{one}_")), key=len)
-            what = {"mean": "predictive mean", "std": "predictive standard deviation"}.get(result[len(name) + 1 :])
+            name = max((one for one in known if result.startswith(f"{one}_")), key=len)
             kind = result[len(name) + 1 :]
             if name in self.meaning.labels:
-                found[result] = {"long_name": f"probability of {kind[3:]}" if kind else f"most probable {name}"}
+                what = f"most probable {name}" if kind == "mode" else f"probability of {kind[3:]}"
+                found[result] = {"long_name": what}
                 continue
-            what = what or f"predictive quantile {kind[1:]} %"
+            named = {"mean": "predictive mean", "std": "predictive standard deviation"}
+            what = named.get(kind, f"predictive quantile {kind[1:]} %")
             found[result] = {"long_name": f"{what} of {name}"}
             if name in self.meaning.units:
                 found[result]["units"] = self.meaning.units[name]

@@ -1,18 +1,25 @@
 """Tables and grids in files, by the suffix of their names."""
 
 import os
-import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from bsatnp.checkpoint import check_writable
+from bsatnp.checkpoint.writing import replacing
 from bsatnp.frames.table import is_frame, need
 
 _TABLES, _GRIDS = (".csv", ".csv.gz", ".parquet"), (".nc", ".nc4", ".netcdf")
 
 
-def read(path: str | os.PathLike) -> Any:
+def read(path: str | os.PathLike, *, labels: Collection[str] = ()) -> Any:
     """A CSV or Parquet file as a DataFrame, a netCDF file as a Dataset.
+
+    Missing in CSV is what is blank, or NaN, NA, None, null or another of the words that pandas takes for it.
+
+    Args:
+        path: the file.
+        labels: columns of labels, in which NA, None, null and alike are labels, unless the others are numbers.
 
     Raises:
         ValueError: another suffix, or a file that is not what its suffix says.
@@ -27,7 +34,7 @@ def read(path: str | os.PathLike) -> Any:
         if kind in _GRIDS:
             with library.open_dataset(path) as data:
                 return data.load()
-        return library.read_parquet(path) if kind == ".parquet" else library.read_csv(path)
+        return library.read_parquet(path) if kind == ".parquet" else _read_csv(path, labels)
     except ImportError:
         raise
     except Exception as error:
@@ -35,24 +42,47 @@ def read(path: str | os.PathLike) -> Any:
         raise ValueError(f"{os.fspath(path)!r} cannot be read as {kind[1:]}: {reason}.") from error
 
 
+def _read_csv(path: str | os.PathLike, labels: Collection[str]) -> Any:
+    pandas = need("pandas", "A table")
+    data = pandas.read_csv(path)
+    known = [data[name] for name in labels if name in data.columns]
+    words = [one.name for one in known if one.isna().all() or not pandas.api.types.is_numeric_dtype(one)]
+    text = as_written(path) if words else data
+    for name in words:
+        data[name] = text[name].mask(text[name].isin(["", "NaN", "nan"])).array
+    return data
+
+
+def as_written(path: str | os.PathLike) -> Any:
+    """The entries of a CSV file as text, in the rows of `read`."""
+    return need("pandas", "A table").read_csv(path, dtype=str, keep_default_na=False)
+
+
+def is_csv(path: str | os.PathLike) -> bool:
+    """Whether a name is that of a CSV file."""
+    return _kind(path).startswith(".csv")
+
+
 def write(data: Any, path: str | os.PathLike) -> None:
     """Write a DataFrame or a Dataset, each to any of the formats. The index goes along where it has a name.
 
     netCDF holds less than a DataFrame: dates go there in UTC, labels as text, and "/" in a name as "_".
 
-    The file is written beside `path` and renamed: whoever reads it finds the old one or the new one, never a part.
+    The file is written beside `path`, synced and renamed: whoever reads it finds the old one or the new one, never a
+    part. An array without a name is called "values".
 
     Raises:
-        ValueError: another suffix.
+        ValueError: another suffix, another kind of object, names of columns that netCDF does not take.
         OSError: the folder is not there or cannot be written.
         ImportError: what writes such files is not installed.
     """
     check_out(path)
-    kind, target = _kind(path), Path(os.path.realpath(path))
-    with tempfile.TemporaryDirectory(prefix=".", dir=target.parent) as folder:
-        whole = Path(folder, Path(path).name)
-        _write(data, whole, kind)
-        os.replace(whole, target)
+    if not is_frame(data) and not hasattr(data, "data_vars"):
+        if not hasattr(data, "to_dataset"):
+            raise ValueError(f"`data` must be a DataFrame, a Dataset or a DataArray, got {type(data).__name__}.")
+        data = data.rename("values") if data.name is None else data
+    with replacing(path) as whole:
+        _write(data, whole, _kind(path))
 
 
 def check_out(path: str | os.PathLike) -> None:
@@ -86,17 +116,19 @@ def _write(data: Any, path: Path, kind: str) -> None:
     if kind == ".parquet":
         frame.to_parquet(path, index=named)
         return
-    frame.to_csv(path, index=named)
+    frame.to_csv(path, index=named, compression="gzip" if kind == ".csv.gz" else None)
 
 
 def _as_grid(data: Any) -> Any:
     """A Dataset of what netCDF takes.
 
     Raises:
-        ValueError: two columns whose names netCDF cannot tell apart.
+        ValueError: columns whose names netCDF cannot tell apart, or that are no text.
     """
     pandas = need("pandas", "A table")
     if is_frame(data):
+        if len(twice := data.columns[data.columns.duplicated()]):
+            raise ValueError(f"Column {twice[0]!r} must be there once for netCDF, got it several times.")
         index = data.index
         if isinstance(index.dtype, pandas.DatetimeTZDtype):
             index = index.tz_convert("UTC").tz_localize(None)
@@ -106,10 +138,12 @@ def _as_grid(data: Any) -> Any:
             if name in grid:
                 grid[name].attrs["units"] = unit
     else:
-        data = data if hasattr(data, "data_vars") else data.to_dataset(name=data.name or "values")
+        data = data if hasattr(data, "data_vars") else data.to_dataset()
         stacked = [name for name in data.dims if isinstance(data.indexes.get(name), pandas.MultiIndex)]
         grid = data.reset_index(stacked)
-    names = {name: str(name).replace("/", "_") for name in grid.variables if "/" in str(name)}
+    if strange := [name for name in grid.variables if not isinstance(name, str)]:
+        raise ValueError(f"Names of columns must be text for netCDF, got {strange[0]!r}.")
+    names = {name: name.replace("/", "_") for name in grid.variables if "/" in name}
     if taken := [name for name in names.values() if name in grid.variables or list(names.values()).count(name) > 1]:
         raise ValueError(f"Columns must differ in more than '/' and '_' for netCDF, got {taken[0]!r} twice.")
     return grid.rename(names)

@@ -60,10 +60,11 @@ class Fitted(eqx.Module):
         """Mean, standard deviation and quantiles at new places and times, in the units and the order of the data.
 
         A DataFrame comes back with its own index and coordinates, an xarray object as a Dataset on its own. Results are
-        called `zinc_mean`, `zinc_std`, `zinc_q05`, …; for labels `soil` and the probabilities `soil_is_…`. Rows without
-        all coordinates and covariates get NaN; a table's other columns stay behind. Where time runs forward, no target
-        is predicted from values of its own time or later, and targets that lie within a horizon after the same known
-        values are predicted together, from what lies before the first of them: which others are asked for matters.
+        called `zinc_mean`, `zinc_std`, `zinc_q05`, …; for labels `soil_mode` and the probabilities `soil_is_…`. Rows
+        without all coordinates and covariates get NaN; a table's other columns stay behind. Where time runs forward, no
+        target is predicted from values of its own time or later, and targets that lie within a horizon after the same
+        known values are predicted together, from what lies before the first of them: which others are asked for
+        matters.
 
         Args:
             data: where; it needs the columns of coordinates and covariates, not those of values.
@@ -173,7 +174,8 @@ class Fitted(eqx.Module):
         """Scores on data that were not trained on, by value: NLL, MAE, RMSE, 95 % coverage, CRPS, in their units.
 
         Where time runs forward, these are forecasts at most a horizon ahead, from what lies before in `context` and in
-        `data`, of one horizon after the other.
+        `data`, of one horizon after the other. Rows that the context holds must be left out of `data` for time of
+        either kind: those of the training data unless `context` is given.
 
         Warns:
             UserWarning: as `predict`.
@@ -184,11 +186,13 @@ class Fitted(eqx.Module):
         asked = self._table(data, values=True)
         f = self.encoding.meaning.values(asked)
         ctx, new = self._context(context), self._known(asked)
-        held = _held(ctx, new)
+        if (held := _held(ctx, new)).any():
+            raise ValueError(
+                f"`data` must be new to be scored, got {held.sum()} rows that the context holds as well: leave "
+                "them out."
+            )
         if self.columns.forward is not None:
-            ctx = joined(ctx, new.take(np.flatnonzero(~held)))
-        elif held.any():
-            raise ValueError(f"`data` must be new to be scored, got {held.sum()} rows that the context holds as well.")
+            ctx = joined(ctx, new)
         known, tgt = self._targets(asked, ctx)
         found = scores(self.encoding, self._distribution(ctx, tgt), f[known])
         if unseen := [name for name in self.columns.values if name not in found]:

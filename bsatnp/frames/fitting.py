@@ -35,7 +35,7 @@ def fit(
     columns: Columns,
     *,
     key: Key,
-    steps: int = 2000,
+    steps: int | None = None,
     minutes: float | None = None,
     batch: int = 8,
     held_out: float = 0.15,
@@ -56,7 +56,7 @@ def fit(
         data: a DataFrame, a Dataset, a DataArray, or a list of them with the same columns, gridded or scattered.
         columns: what the columns mean.
         key: a typed key. The same key, data and steps give the same model, bit for bit on one machine.
-        steps: number of updates.
+        steps: number of updates; 2000 when neither they nor `minutes` are given.
         minutes: training time to choose `steps` by, from the speed of a few; the result then depends on the machine.
         batch: tasks in an update.
         held_out: share of the data that is kept from training.
@@ -68,7 +68,8 @@ def fit(
         progress: whether to show a bar.
 
     Raises:
-        ValueError: columns that are missing or do not hold what they should, too few rows, numbers out of range.
+        ValueError: columns that are missing or do not hold what they should, too few rows, numbers out of range, a
+            `history` or `horizon` shorter than one step of the times.
         FloatingPointError: the training diverged.
     """
     real("held_out", held_out, 0, 1)
@@ -76,7 +77,9 @@ def fit(
         real("simulate", simulate, 0, 1, ends=True)
     if minutes is not None:
         real("minutes", minutes)
-    steps, batch = whole("steps", steps), whole("batch", batch)
+        if steps is not None:
+            raise ValueError(f"`steps` or `minutes` must be given, not both, got {steps} and {minutes:g}.")
+    steps, batch = whole("steps", 2000 if steps is None else steps), whole("batch", batch)
     if not isinstance(splits, AbstractSplits | None):
         raise ValueError(f"`splits` must be Random, Windows, Forecasts or None, got {type(splits).__name__}.")
     if not isinstance(columns, Columns):
@@ -100,6 +103,8 @@ def fit(
             f"`values` must be known together in some rows, which alone are context, got none of {report.used}: fit "
             f"each of {list(columns.values)} apart."
         )
+    if isinstance(given, Forecasts):
+        _check_spans(given, meaning, index["t"])
     first = Encoding.fit(meaning, index, f)  # of all rows, to choose what is held out; nothing of it is kept
     rows = _rows(first, index, f)
     held = _scaled(given, first).hold_out(rows, held_out, generator(hold_key))
@@ -178,6 +183,16 @@ def _read(data: Any, columns: Columns) -> tuple[Meaning, dict[str, np.ndarray], 
         units=meaning.units,
     )
     return meaning, {name: values[used] for name, values in index.items()}, f[used], report
+
+
+def _check_spans(splits: Forecasts, meaning: Meaning, times: np.ndarray) -> None:
+    """Raise ValueError for spans so short that there is no value in them."""
+    step = float(np.median(np.diff(np.unique(times)))) if np.ptp(times) else 0.0
+    hint = "" if meaning.span(step) == f"{step:.4g}" else ": numbers are seconds for dates"
+    for name in ("history", "horizon"):
+        if (span := getattr(splits, name)) < (1 - 1e-6) * step:
+            got = f"{meaning.span(step)}, got {meaning.span(span)}"
+            raise ValueError(f"`{name}` must be at least one step of the times, {got}{hint}.")
 
 
 def _rows(encoding: Encoding, index: dict[str, np.ndarray], f: np.ndarray) -> Rows:

@@ -24,7 +24,7 @@ def kinds_of(columns: Columns, tables: Sequence[Table]) -> dict[str, str]:
     kinds: dict[str, str] = {}
     for each in tables:
         for name, kind in each.kinds.items():
-            if kind != "nothing" and name not in columns.categories:
+            if kind != "nothing" and name not in columns.labelled:
                 fitting(name, kinds.setdefault(name, kind), kind, each)
     kinds = {name: "number" for each in tables for name in each.kinds} | kinds
     _check_values(columns, kinds, tables)

@@ -19,7 +19,8 @@ from bsatnp.likelihoods import AbstractHead, CategoricalHead
 class Meaning:
     """What is known of the columns before anything is scaled: their kinds, labels and units.
 
-    `labels` are the categories of each column of labels, in order; `units` those of all columns that have them.
+    `labels` are the categories of each column of labels, in order; `units` those of all columns that have them, and
+    `named` those that the training data named.
     """
 
     columns: Columns
@@ -27,6 +28,7 @@ class Meaning:
     kinds: dict[str, str]
     labels: dict[str, tuple[Any, ...]]
     units: dict[str, str]
+    named: dict[str, str] | None = None  # in files that are older
 
     @classmethod
     def of(cls, columns: Columns, tables: Sequence[Table]) -> "Meaning":
@@ -45,7 +47,7 @@ class Meaning:
             head: AbstractHead = CategoricalHead(len(labels[first]))
         else:
             head = dataclasses.replace(columns.head, out=len(columns.values))
-        return cls(columns, head, kinds, labels, units | dict(columns.units))
+        return cls(columns, head, kinds, labels, units | columns.units, units)
 
     def read(self, data: Table) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Coordinates by component, `(row, dim)`, and which rows have all of them.
@@ -54,7 +56,7 @@ class Meaning:
             ValueError: a column of another kind than when this was made, or a category that was not there.
         """
         for name in self.columns.coordinates:
-            if name not in self.labels:
+            if name not in self.columns.labelled:
                 fitting(name, self.kinds[name], data.kinds[name], data)
         index = {role.component: role.read(data.columns) for role in self.columns.roles}
         parts = [data.columns[name].astype(np.float64)[:, None] for name in self.columns.covariates]
@@ -72,22 +74,22 @@ class Meaning:
         time = self.columns.time
         if time is None or self.kinds[time.columns[0]] == "number":
             return f"{length:.4g}"
-        unit, name = next((one for one in ((86400, "days"), (3600, "hours")) if length >= one[0]), (1, "s"))
-        return f"{length / unit:.4g} {name}"
+        unit, name = next((one for one in ((86400, "day"), (3600, "hour")) if length >= one[0]), (1, "s"))
+        told = f"{length / unit:.4g}"
+        return f"{told} {name}" if told == "1" or unit == 1 else f"{told} {name}s"
 
     def check_units(self, data: Table) -> None:
-        """Compare the units that the data name with those that the training data named, but those of degrees.
+        """Compare the units that the data name with those declared or named by the training data, but those of degrees.
 
         Raises:
-            ValueError: they differ.
+            ValueError: a unit that is neither.
         """
         for name, unit in data.units.items():
-            if name in self.columns.units or name in _degrees(self.columns):
-                continue
-            if (before := self.units.get(name, unit)) != unit:
+            before = [known[name] for known in (self.named or {}, self.units) if name in known]
+            if before and unit not in before and name not in _degrees(self.columns):
                 raise ValueError(
-                    f"Column {name!r} must be in {before!r} as in training, got {unit!r}: convert it, or correct the "
-                    "unit in its `attrs`."
+                    f"Column {name!r} must be in {before[0]!r} as in training, got {unit!r}: convert it, or correct "
+                    "the unit in its `attrs`."
                 )
 
     def values(self, data: Table) -> np.ndarray:

@@ -1,6 +1,7 @@
 """What columns mean: places on the plane or the sphere, times, phases, or points of a group of your own."""
 
 import abc
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,13 +12,14 @@ import numpy as np
 from bsatnp._types import real
 from bsatnp.bias import AbstractBias, Causal, RBFNetwork, Sum
 from bsatnp.datasets.scaling import Standard
+from bsatnp.frames.table import need
 from bsatnp.groups import SO3, Cyclic, Euclidean, On, TimeShift
 from bsatnp.tasks.centring import seconds
 
 _DAY = 86400.0
 
-#: A number in the unit of a column, seconds for dates; or a span of time, that of pandas included.
-Span = float | timedelta | np.timedelta64
+#: A number in the unit of a column, seconds for dates; or a span of time, of pandas too, or text such as "12h".
+Span = float | str | timedelta | np.timedelta64
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ class Forward(AbstractRole):
         column: the column, as for `Time`.
         horizon: how far ahead forecasts go; chosen from the data when None.
         history: how far back a forecast looks; chosen from the data when None. Both are numbers in the unit of the
-            column, seconds for dates, or for dates a `timedelta` of Python, NumPy or pandas.
+            column, seconds for dates, or for dates a `timedelta` of Python, NumPy or pandas, or text such as "3D" or
+            "12h".
     """
 
     horizon: float | None
@@ -173,7 +176,8 @@ class Phase(AbstractRole):
 
     Args:
         column: a column of numbers, or of dates where the period is in seconds.
-        period: after which the phase comes back, in the unit of the column, or for dates a `timedelta`.
+        period: after which the phase comes back, in the unit of the column, or for dates a `timedelta` or text such as
+            "12h".
         component: its name in the index set; that of the column when None.
         dated: whether the column must hold dates.
     """
@@ -189,7 +193,8 @@ class Phase(AbstractRole):
 
     def read(self, raw: Mapping[str, np.ndarray]) -> np.ndarray:
         """The phase from 0 to the period."""
-        return super().read(raw) % self.period
+        phase = super().read(raw)
+        return np.mod(phase, self.period, out=phase, where=~np.isinf(phase))  # infinite ones are left to be refused
 
     @property
     def group(self) -> Cyclic:
@@ -246,11 +251,13 @@ class Component(AbstractRole):
 
 
 def span(name: str, value: Span) -> float:
-    """A positive span of time as a number; seconds for a `timedelta`.
+    """A positive span of time as a number; seconds for a `timedelta` and for text.
 
     Raises:
-        ValueError: neither a positive number nor a positive `timedelta`.
+        ValueError: neither a positive number nor a positive `timedelta`, text that is no span.
     """
+    if isinstance(value, str):
+        value = _of_text(name, value)
     if isinstance(value, np.timedelta64):
         value = float(value / np.timedelta64(1, "s"))
     elif isinstance(value, timedelta):  # of pandas as well
@@ -258,8 +265,20 @@ def span(name: str, value: Span) -> float:
     return real(name, value)
 
 
+def _of_text(name: str, text: str) -> timedelta:
+    pandas = need("pandas", "A span of time as text")
+    try:
+        units = re.sub(r"(?<=[\d ])d(?![a-z])", "D", text)  # "d" is on its way out
+        read = pandas.Timedelta(units) if any(map(str.isalpha, text)) else None  # it takes a number for nanoseconds
+    except ValueError:
+        read = None
+    if read is None or pandas.isna(read):
+        raise ValueError(f'`{name}` must be a number, or a span of time such as "3D" or "12h", got {text!r}.')
+    return read
+
+
 def _is_span(value: Any) -> bool:
-    return isinstance(value, timedelta | np.timedelta64)
+    return isinstance(value, str | timedelta | np.timedelta64)
 
 
 def same_width(values: np.ndarray) -> Standard:

@@ -129,14 +129,14 @@ class _Frame(AbstractLayout):
 
     def restore(self, results, attrs):
         pandas = need("pandas", "A table")
-        _check_names(results, self.frame.columns)
+        check_names(results, self.frame.columns)
         frame = pandas.concat([self.frame, pandas.DataFrame(dict(results), index=self.frame.index)], axis=1)
         units = {name: of["units"] for name, of in attrs.items() if "units" in of}
         frame.attrs = {"units": units} if units else {}
         return frame
 
 
-def _check_names(results: Collection[str], taken: Collection[Any]) -> None:
+def check_names(results: Collection[str], taken: Collection[Any]) -> None:
     """Raise ValueError for results that are called as a column that goes back with them."""
     if both := [name for name in results if name in taken]:
         raise ValueError(f"Column {both[0]!r} must have another name in `data`, which is that of a result.")
@@ -241,7 +241,7 @@ class _Grid(AbstractLayout):
 
     def restore(self, results, attrs):
         xarray = need("xarray", "A grid")
-        _check_names(results, [*self.coords, *self.dims])
+        check_names(results, [*self.coords, *self.dims])
         arrays = {name: (self.dims, value.reshape(self.shape), attrs.get(name, {})) for name, value in results.items()}
         return xarray.Dataset(arrays, self.coords)
 

@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from datetime import timedelta
 from typing import Any
 
 import equinox as eqx
@@ -41,7 +42,7 @@ def folder(tmp_path_factory):
         command = f"fit {where}/soil.csv --out {where}/soil.bsatnp --seed 3 --minutes 2 {FIT}"
         assert main(command.split()) == 0
     assert given[0].pop("key") == jax.random.key(3)
-    assert given == [{"steps": 2000, "minutes": 2, "progress": False}]
+    assert given == [{"steps": None, "minutes": 2, "progress": False}]
     return where
 
 
@@ -55,13 +56,13 @@ def test_a_model_is_trained_and_saved(folder, capsys):
 
 def test_options_say_what_columns_mean():
     command = (
-        "fit a.nc b.csv --out m --values pm --log pm --units pm=a=b --sphere lon lat --forward when --horizon 3600 "
-        "--hour when --season when --phase wind 360 --covariates temp --categories kind"
+        "fit a.nc b.csv --out m --values pm --log pm --units pm=a=b --sphere lon lat --forward when "
+        "--horizon 3600 --history 3d --hour when --season when --phase wind 360 --covariates temp --categories kind"
     )
     expected = frames.Columns(
         "pm",
         space=frames.Sphere("lon", "lat"),
-        time=frames.Forward("when", horizon=3600),
+        time=frames.Forward("when", horizon=3600, history=timedelta(days=3)),
         others=[
             frames.HourOfDay("when"),
             frames.DayOfYear("when"),
@@ -113,6 +114,43 @@ def test_predictions_go_to_any_format(folder, capsys):
     pd.testing.assert_frame_equal(found[given.columns], given)  # what the model does not look at goes along
 
 
+def test_columns_that_are_passed_on_stay_as_they_are(folder, capsys):
+    """What the model does not look at goes along as it is written, in its order, and so does what it looks at."""
+    given = soil_data().rename_axis(None)
+    given.insert(0, "code", [f"{i:03d}" for i in range(60)])
+    given["note"], given["big"] = ["NA", "None", "", "1.50", "a, b"] * 12, [str(2**60 + 1), ""] * 30
+    given["x"] = given["x"].map("{:.3f}".format)
+    given.to_csv(folder / "noted.csv", index=False)
+    command = ["predict", f"{folder}/soil.bsatnp", f"{folder}/noted.csv", "--out"]
+    assert main([*command, f"{folder}/m.csv"]) == 0
+    before, after = (pd.read_csv(folder / name, dtype=str, keep_default_na=False) for name in ("noted.csv", "m.csv"))
+    assert list(after.columns)[: before.shape[1]] == list(before.columns) and "zinc_mean" in after
+    pd.testing.assert_frame_equal(after.iloc[:, : before.shape[1]], before)
+    assert main([*command, f"{folder}/m.nc"]) == 0
+    assert frames.read(folder / "m.nc")["x"].dtype == float and "zinc_q95" in frames.read(folder / "m.nc")
+    given.assign(zinc_mean=1.0).to_csv(folder / "noted.csv")
+    capsys.readouterr()
+    assert main([*command, f"{folder}/m.csv"]) == 2
+    assert "Column 'zinc_mean' must have another name in `data`, which is that of a result" in capsys.readouterr().err
+
+
+def test_labels_are_predicted_beside_the_true_ones(folder):
+    data = soil_data().assign(soil=["NA", "clay"] * 30)
+    data.to_csv(folder / "labelled.csv")
+    columns = frames.Columns("soil", space=frames.Plane("x", "y"))
+    untrained(data, columns).save(folder / "labels.bsatnp")
+    command = ["predict", f"{folder}/labels.bsatnp", f"{folder}/labelled.csv", "--out", f"{folder}/m.csv"]
+    assert main(command) == 0
+    found = pd.read_csv(folder / "m.csv", keep_default_na=False)
+    assert found["soil"].tolist() == list(data["soil"]) and set(found["soil_mode"]) <= {"NA", "clay"}
+    data = soil_data().assign(soil="None")
+    data.to_csv(folder / "none_at_all.csv")
+    known = soil_data().assign(soil=["None", "clay"] * 30)
+    untrained(known, frames.Columns("acid", space=frames.Plane("x"), categories="soil")).save(folder / "c.bsatnp")
+    assert main(["predict", f"{folder}/c.bsatnp", f"{folder}/none_at_all.csv", "--out", f"{folder}/m.csv"]) == 0
+    assert np.isfinite(pd.read_csv(folder / "m.csv")["acid_mean"]).all()
+
+
 def test_check_tells_what_a_file_holds(folder, capsys):
     soil_data().assign(zinc=300.0).to_csv(folder / "new.csv")
     assert main(["check", f"{folder}/soil.bsatnp", f"{folder}/new.csv", "--examples", "2"]) == 0
@@ -156,6 +194,10 @@ def test_check_names_what_has_no_invariance(folder, capsys):
             "`--units` must be a column, `=` and its unit",
         ),
         ("fit soil.csv --values zinc --space x y --horizon 3 --out m", "`--horizon` and `--history` need `--forward`"),
+        (
+            "fit soil.csv --values zinc --forward x --horizon far --out m",
+            "`horizon` must be a number, or a span of time",
+        ),
         ("fit soil.csv --values zinc --phase x half --out m", "`--phase` must end in a number, got 'half'."),
         ("fit soil.csv --values zinc --space x y --likelihood poisson --out m", "whole numbers from 0 up"),
         (
@@ -181,6 +223,10 @@ def test_check_names_what_has_no_invariance(folder, capsys):
         ("check soil.bsatnp --context none.csv", "`--context` needs data to score the model on, got none."),
         ("check soil.bsatnp --examples -3", "`--examples` must be at least 0, got -3."),
         ("check soil.bsatnp soil.csv --examples 0", "`data` must be new to be scored, got 57 rows"),
+        ("check soil.bsatnp none.csv", "There is no file 'none.csv'."),
+        ("check soil.bsatnp soil.csv --context none.csv", "There is no file 'none.csv'."),
+        ("fit soil.csv --values zinc --space x y --steps 9 --minutes 1 --out m", "not allowed with argument --steps"),
+        ("fit soil.csv --values zinc --space x y --units zinc=mg zinc=g --out m", "`--units` must name each column"),
         ("fit soil.csv --values zinc", "The following arguments are required: --out; see `bsatnp fit --help`."),
         ("fit bad.csv --values zinc --space x y --out m", "'bad.csv' cannot be read as csv: "),
         ("fit image.csv --values zinc --space x y --out m", "'image.csv' cannot be read as csv: "),
@@ -205,7 +251,7 @@ def test_errors_are_one_sentence(command, says, folder, capsys, monkeypatch):
     assert main(command.split()) == 2
     said = capsys.readouterr()
     assert says in said.err and said.err.startswith("bsatnp: ")
-    assert said.err.count("\n") == 1 and ("check" in command or said.out == "")
+    assert said.err.count("\n") == 1 and ("--examples" in command or said.out == "")
 
 
 def test_the_module_runs_and_shows_no_traceback(tmp_path):

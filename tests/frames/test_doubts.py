@@ -76,7 +76,7 @@ def test_targets_on_another_side_of_the_globe_are_doubted():
 
 def test_units_that_are_named_must_be_those_of_the_training(soil):
     named = NEW.copy()
-    named.attrs["units"] = {"zinc": "g/kg", "x": "m"}  # that of zinc is overruled by `columns.units`, as in training
+    named.attrs["units"] = {"zinc": "mg/kg", "x": "m"}
     assert said(soil.predict, named, context=named) == []
     meaning = soil.encoding.meaning
     meaning.units["x"] = "m"
@@ -85,5 +85,8 @@ def test_units_that_are_named_must_be_those_of_the_training(soil):
         named.attrs["units"]["x"] = "km"
         with pytest.raises(ValueError, match="Column 'x' must be in 'm' as in training, got 'km'"):
             soil.predict(named)
+        named.attrs["units"] = {"zinc": "g/kg"}
+        with pytest.raises(ValueError, match="Column 'zinc' must be in 'mg/kg' as in training, got 'g/kg'"):
+            soil.predict(NEW, context=named)
     finally:
         del meaning.units["x"]

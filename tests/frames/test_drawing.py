@@ -182,3 +182,26 @@ def test_places_that_were_measured_again_are_held_out_together():
     held = frames.Random(20, 8).hold_out(moved, 0.2, np.random.default_rng(0))
     np.testing.assert_array_equal(held[60:], held[:60:2])
     assert held[60:].any() and not held[60:].all()
+
+
+def test_windows_keep_what_is_at_one_place_together():
+    """Else the held-out score would be of places that the model has seen, in training or in the context."""
+    data = rows(3000)
+    again = np.concatenate([np.arange(3000)] * 3)
+    points = data.points.take(again)
+    thrice = Rows(Points(points.index, points.f + np.arange(9000.0)[:, None]), data.positions[again], None)
+    splits = frames.Windows(40, 20, spread=4.0)
+    held = splits.hold_out(thrice, 0.2, np.random.default_rng(0))
+    np.testing.assert_array_equal(held, np.tile(held[:3000], 3))
+    assert 0.15 < held.mean() < 0.25
+    for allowed in (held, ~held):
+        for _ in range(20):
+            ctx, tgt = splits.draw(thrice, allowed, RNG)
+            assert len(ctx) and len(tgt) == 20 and not set(ctx % 3000) & set(tgt % 3000)
+
+
+@pytest.mark.parametrize("n", [1501, 2000, 2560, 6000])
+@pytest.mark.parametrize("share", [0.05, 0.15, 0.4])
+def test_windows_hold_out_about_what_was_asked_for(n, share):
+    held = frames.Windows(256, 64).hold_out(rows(n), share, np.random.default_rng(0))
+    assert 0.7 < held.mean() / share < 1.4

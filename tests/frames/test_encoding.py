@@ -90,6 +90,24 @@ def test_dates_become_seconds_and_phases_of_the_day_and_the_year():
     assert np.minimum(away, 1 - away).max() < 0.01
 
 
+def test_categories_that_are_coordinates_as_well_stay_numbers():
+    columns = frames.Columns("v", space=frames.Plane("hour"), categories="hour")
+    data = pd.DataFrame({"v": 1.0, "hour": [0.0, 1.0, 2.0]})
+    index, _ = read(meaning_of(columns, data), data)
+    np.testing.assert_array_equal(index["x"], np.eye(3))
+    with pytest.raises(ValueError, match="Column 'hour' must hold numbers as in training, got text"):
+        read(meaning_of(columns, data), data.assign(hour="noon"))
+
+
+@pytest.mark.filterwarnings("error")
+def test_infinite_phases_are_refused():
+    columns = frames.Columns("v", others=[frames.Phase("wind", 360)])
+    data = pd.DataFrame({"v": 1.0, "wind": [350.0, 370.0, np.nan]})
+    np.testing.assert_array_equal(read(meaning_of(columns, data), data)[0]["wind"], [[350], [10], [np.nan]])
+    with pytest.raises(ValueError, match="Component 'wind' must be finite or missing, got an infinite coordinate"):
+        read(meaning_of(columns, data), data.assign(wind=[1.0, 2.0, np.inf]))
+
+
 def test_phases_of_files_that_did_not_ask_for_dates_still_load():
     node, arrays = describe(frames.HourOfDay("t"), opaque=False)
     assert rebuild(node, arrays, known_names(())) == frames.HourOfDay("t")
@@ -215,6 +233,23 @@ def test_degrees_are_degrees_however_they_are_called():
         Meaning.of(columns, [of(columns, named[1])]).check_units(of(columns, named[0]))
 
 
+def test_units_that_are_declared_and_those_that_the_data_name_are_both_known():
+    columns = frames.Columns("v", space=frames.Plane("x"), units={"v": "mg"})
+    data = [pd.DataFrame({"x": [1.0, 2.0], "v": 1.0}) for _ in range(3)]
+    for one, unit in zip(data, ("milligram", "mg", "g"), strict=True):
+        one.attrs["units"] = {"v": unit}
+    meaning = meaning_of(columns, data[0])
+    assert meaning.units == {"v": "mg"}
+    for one in data[:2]:
+        meaning.check_units(of(columns, one))
+    with pytest.raises(ValueError, match="Column 'v' must be in 'milligram' as in training, got 'g'"):
+        meaning.check_units(of(columns, data[2]))
+    node, arrays = describe(meaning, opaque=False)
+    assert rebuild(node, arrays, known_names(())) == meaning
+    node["fields"].pop("named")  # as in older files
+    rebuild(node, arrays, known_names(())).check_units(of(columns, data[1]))
+
+
 def test_spans_of_time_are_no_numbers():
     columns = frames.Columns("v", covariates="lead")
     spans = pd.DataFrame({"v": 1.0, "lead": pd.to_timedelta([1, 2], unit="h")})
@@ -225,7 +260,7 @@ def test_spans_of_time_are_no_numbers():
 
 
 def test_spans_of_any_kind_are_seconds():
-    spans: Any = (21600, timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h"))
+    spans: Any = (21600, timedelta(hours=6), np.timedelta64(6, "h"), pd.Timedelta("6h"), "6h", "0.25d")
     for span in spans:
         forward = frames.Forward("t", horizon=span, history=span)
         assert forward.horizon == forward.history == frames.Phase("t", span).period == 21600
@@ -305,6 +340,11 @@ def test_time_zones_must_be_there_or_not_as_in_training():
             {},
             "'soil' must hold numbers for Plane, got text such as",
         ),
+        (
+            frames.Columns("zinc", space=PLACE, categories="x"),
+            {"x": "north"},
+            "'x' must hold numbers for Plane, got text such as 'north'",
+        ),
         (frames.Columns("soil", space=PLACE), {"soil": "clay"}, "Column 'soil' must hold labels, got 1"),
         (
             frames.Columns("acid", others=[frames.HourOfDay("x")]),
@@ -337,7 +377,10 @@ def test_counts_and_labels():
     encoding = Encoding.fit(soil, read(soil, data)[0], values(soil, data))
     pred = soil.head(np.log([[0.2, 0.7, 0.1]]))
     results = encoding.results(pred, (0.5,))
-    assert list(results) == ["soil", "soil_is_clay", "soil_is_peat", "soil_is_sand"] and results["soil"][0] == "peat"
+    assert list(results) == ["soil_mode", "soil_is_clay", "soil_is_peat", "soil_is_sand"]
+    assert (
+        results["soil_mode"][0] == "peat" and encoding.attrs(results)["soil_mode"]["long_name"] == "most probable soil"
+    )
     np.testing.assert_allclose(results["soil_is_peat"], 0.7, rtol=1e-6)
     assert encoding.attrs(results)["soil_is_peat"]["long_name"] == "probability of peat"
     lime = meaning_of(frames.Columns("lime", space=PLACE, head=CategoricalHead(2)), data)

@@ -157,9 +157,12 @@ WRONG: list[tuple[Any, str]] = [
     (lambda: ANY("v", space=PLACE, units={"v": 5}), "`units` must be text, got 5"),
     (lambda: ANY("v", space=PLACE, head=GaussianHead), "`head` must be a likelihood"),
     (lambda: frames.Plane("x", "x"), "`Plane` takes a column for each axis"),
-    (lambda: frames.Phase("a", "b"), "`period` must be a number, got 'b'"),  # pyright: ignore[reportArgumentType]
+    (lambda: frames.Phase("a", "b"), "`period` must be a number, or a span of time such as .*, got 'b'"),
     (lambda: frames.Phase("a", 1.0, component=3), "`component` must be a name, got 3"),  # pyright: ignore
-    (lambda: frames.Forward("t", horizon="1D"), "`horizon` must be a number, got '1D'"),  # pyright: ignore
+    (lambda: frames.Forward("t", horizon="30"), "`horizon` must be a number, or a span of time .*, got '30'"),
+    (lambda: frames.Forward("t", horizon="1.5"), "`horizon` must be a number, or a span of time .*, got '1.5'"),
+    (lambda: frames.Forward("t", horizon="NaT"), "`horizon` must be a number, or a span of time .*, got 'NaT'"),
+    (lambda: frames.Forward("t", horizon="-3D"), "`horizon` must be positive"),
     (lambda: frames.Random(2.5, 3), "`n_ctx` must be a whole number, got 2.5"),  # pyright: ignore
     (lambda: frames.Windows(3, 3, spread=np.nan), "`spread` must be at least 1"),
     (lambda: frames.Forecasts(3, 3, history=-1, horizon=1.0), "`history` must be positive"),
@@ -188,7 +191,6 @@ def test_b8_what_makes_no_sense_is_named(make, says):
         ({"held_out": 0.999}, "`splits` and `held_out` must leave 2 rows to train on and hold out 1, got 0 and 58"),
         ({"splits": "random"}, "`splits` must be Random, Windows, Forecasts or None, got str"),
         ({"splits": frames.Forecasts(3, 3, history=1.0, horizon=1.0)}, "`time` must be `Forward`"),
-        ({"splits": frames.Windows(256, 64)}, "must leave 2 rows to train on and hold out 1, got 0 and 58"),
         ({"key": 5}, "`key` must be one typed key"),
     ],
 )

@@ -32,3 +32,22 @@ def test_forecasts_have_one_horizon():
     splits = frames.Forecasts(16, 8, history=3 * 86400, horizon=3600)
     with pytest.raises(ValueError, match="`horizon` must be the same in `Forward` and `splits`, got 86400"):
         frames.fit(river_data(), RIVER, splits=splits, key=jax.random.key(0), **TINY_FIT)
+
+
+@pytest.mark.parametrize(("freq", "step"), [("D", "1 day"), ("6h", "6 hours"), (None, "1")])
+def test_spans_of_less_than_a_step_are_refused(freq, step):
+    """No context, or no target, would ever lie in them."""
+    when = np.arange(60.0) if freq is None else pd.date_range("2024-01-01", periods=60, freq=freq)
+    data = pd.DataFrame({"when": when, "v": np.random.default_rng(0).normal(size=60)})
+    short, long = (0.5, 3.0) if freq is None else (30.0, 3 * 86400.0)
+    hint = "" if freq is None else ": numbers are seconds for dates"
+    got = "0.5" if freq is None else "30 s"
+    for name, other in (("history", "horizon"), ("horizon", "history")):
+        spans: dict = {name: short, other: long}
+        forward = frames.Columns("v", time=frames.Forward("when", **spans))
+        says = f"`{name}` must be at least one step of the times, {step}, got {got}{hint}.$"
+        with pytest.raises(ValueError, match=says):
+            frames.fit(data, forward, key=jax.random.key(0), **TINY_FIT)
+        with pytest.raises(ValueError, match=says):
+            splits, free = frames.Forecasts(16, 8, **spans), frames.Columns("v", time=frames.Forward("when"))
+            frames.fit(data, free, splits=splits, key=jax.random.key(0), **TINY_FIT)

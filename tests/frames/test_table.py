@@ -220,6 +220,46 @@ def test_a_file_is_written_whole_or_not_at_all(suffix, error, tmp_path):
     assert (tmp_path / "link.csv").is_symlink() and len(frames.read(tmp_path / "b.csv")) == 10
 
 
+def test_words_for_what_is_missing_are_labels_where_it_is_said(tmp_path):
+    text = "n,soil,code,none\n1,NA,1,None\nNA,None,NA,None\n3,,2,\n4,NaN,3,None\n"
+    (tmp_path / "a.csv").write_text(text)
+    plain, told = (frames.read(tmp_path / "a.csv", labels=labels) for labels in ((), ("soil", "code", "none", "other")))
+    assert plain["soil"].isna().all() and plain["none"].isna().all()
+    assert told["soil"].isna().tolist() == [False, False, True, True] and told["soil"].tolist()[:2] == ["NA", "None"]
+    assert told["none"].isna().tolist() == [False, False, True, False]
+    for found in (plain, told):
+        np.testing.assert_array_equal(found["n"], [1, np.nan, 3, 4])
+        np.testing.assert_array_equal(found["code"], [1, np.nan, 2, 3])
+
+
+def test_a_replaced_file_keeps_its_mode(tmp_path):
+    frame = pd.DataFrame({"x": [1.5, 2.5]})
+    for name in ("a.csv", "a.csv.gz", "a.nc"):
+        path = tmp_path / name
+        path.touch()
+        path.chmod(0o600)
+        frames.write(frame, path)
+        found = frames.read(path)
+        np.testing.assert_array_equal(found["x"], frame["x"])
+        assert path.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "a.csv.gz").read_bytes()[:2] == b"\x1f\x8b" and len(list(tmp_path.iterdir())) == 3
+
+
+def test_what_is_written_is_a_table_or_a_grid(tmp_path):
+    array = xr.DataArray([1.0, 2.0], {"x": [0.0, 1.0]}, ("x",))
+    for name in ("o.csv", "o.nc"):
+        frames.write(array, tmp_path / name)
+        assert frames.read(tmp_path / name)["values"].shape == (2,)
+    for data, says in (
+        (pd.Series([1.0], name="a"), "`data` must be a DataFrame, a Dataset or a DataArray, got Series."),
+        (pd.DataFrame([[1.0, 2.0]], columns=["a", "a"]), "Column 'a' must be there once for netCDF"),
+        (pd.DataFrame({3: [1.0]}), "Names of columns must be text for netCDF, got 3."),
+    ):
+        with pytest.raises(ValueError, match=says):
+            frames.write(data, tmp_path / "wrong.nc")
+    assert {path.name for path in tmp_path.iterdir()} == {"o.csv", "o.nc"}
+
+
 @pytest.mark.parametrize(
     ("lon", "low", "high"),
     [
