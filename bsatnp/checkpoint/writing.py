@@ -44,11 +44,14 @@ def check_writable(path: str | os.PathLike) -> None:
     """Say before long work that its result could not be written.
 
     Raises:
-        OSError: `path` is a folder or a file that is protected, or in a folder that is not there or takes no file.
+        OSError: `path` is a folder, a device or a file that is protected, or in a folder that is not there
+            or takes no file.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"{os.fspath(path)!r} must be the name of a file, got a folder.")
+    if target.exists() and not target.is_file():
+        raise OSError(f"{os.fspath(path)!r} must be the name of a file, got a device or a pipe.")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"There is no folder {str(target.parent)!r} for {os.fspath(path)!r}.")
     if target.exists() and not os.access(target, os.W_OK):

@@ -371,6 +371,13 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
             save(tmp_path / "none" / "m", eqx.nn.Identity())
 
 
+def test_a_pipe_is_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="must be the name of a file, got a device or a pipe"):
+        checkpoint.save_state(tmp_path / "pipe", {"a": 1})
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_protected_files_stay(tmp_path, monkeypatch):
     checkpoint.save(tmp_path / "m", eqx.nn.Identity())
     monkeypatch.setattr(os, "access", lambda path, mode: False)
