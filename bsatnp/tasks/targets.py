@@ -23,7 +23,9 @@ def check_kinds(model: Any, ctx: Any, tgt: Any) -> int:
     if ctx.mask.ndim != 1:
         raise ValueError(f"`ctx` must be one task with axes (point,), got a mask of shape {ctx.mask.shape}.")
     if is_traced((model, ctx, dict(tgt) if isinstance(tgt, Mapping) else tgt)):
-        raise ValueError("`model`, `ctx` and `tgt` must be known arrays; inside compiled functions call `model(ctx, tgt)`.")
+        raise ValueError(
+            "`model`, `ctx` and `tgt` must be known arrays; inside compiled functions call `model(ctx, tgt)`."
+        )
     if isinstance(tgt, Points):
         if tgt.mask.ndim != 1:
             raise ValueError(f"`tgt` must be one task with axes (point,), got a mask of shape {tgt.mask.shape}.")
