@@ -179,6 +179,12 @@ class TokenEmbedding(eqx.Module):
         width = (0 if flag is None else flag or 1) + sum(part.n_out for part in self.parts) + features
         self.joint = MLP(width, sizes, activation=activation, key=joint_key)
 
+    @property
+    def features(self) -> int:
+        """Numbers per point that are made of values."""
+        flag = 0 if not self.flagged else 1 if self.flag is None else self.flag.shape[-1]
+        return self.joint.n_in - flag - sum(part.n_out for part in self.parts)
+
     def __call__(self, index: Index, f: Float[Array, "point features"], *, observed: bool) -> Float[Array, "point dim"]:
         """Tokens of points that are all observed, or all not."""
         kind = self.joint.layers[0].weight.dtype
