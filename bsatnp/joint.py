@@ -8,7 +8,7 @@ import numpy as np
 
 from bsatnp import devices, tasks
 from bsatnp._types import Array, Index, Key, typed, whole
-from bsatnp.likelihoods.base import wide_on_device
+from bsatnp.likelihoods.base import for_each, wide_on_device
 from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Points, Task
 from bsatnp.tasks.targets import check_kinds
@@ -190,11 +190,12 @@ def _chain(
             here = Points({name: value[n_ctx + rows] for name, value in index.items()}, mask=wanted[rows])
             pred = model.condition(Points(index, f, mask=known))(here)
             if tgt.f is None:
-                value = pred.sample(key=jax.random.fold_in(value_key, i))
+                value = for_each(pred, "sample", pred.sample(key=jax.random.fold_in(value_key, i)), f[n_ctx + rows])
             else:
                 seen = jnp.asarray(tgt.observed)[rows]
                 value = jnp.where(seen, jnp.asarray(tgt.f)[rows], 0)
-                gained = jnp.where(seen, pred.masked(seen).log_prob(value), 0).sum()
+                each = for_each(pred, "log_prob", pred.masked(seen).log_prob(value), value)
+                gained = jnp.where(seen, each, 0).sum()
                 log_prob = log_prob + gained.astype(log_prob.dtype)
             at = n_ctx + rows
             return f.at[at].set(value.astype(f.dtype)), known.at[at].set(usable[rows]), log_prob

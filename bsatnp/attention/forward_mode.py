@@ -6,7 +6,7 @@ from jax.interpreters import ad, batching, mlir
 
 _MESSAGE = (
     "`scan_attention` has no forward-mode derivative (jax.jvp, jax.jacfwd, jax.hessian); "
-    "use `dense_attention`, which has the same arguments, or reverse mode."
+    "use reverse mode, for second derivatives `jax.jacrev(jax.grad(f))`, or `dense_attention` of the same arguments."
 )
 
 

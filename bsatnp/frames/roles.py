@@ -117,7 +117,8 @@ class Sphere(AbstractRole):
 class Time(AbstractRole):
     """Times of which only differences matter: dates, or numbers in any unit. Values before and after may help.
 
-    Dates without a time zone are taken as UTC; those with one are converted.
+    Dates with a time zone are converted to UTC, those without one are read as they stand: training and prediction must
+    agree in that.
 
     Args:
         column: the column.

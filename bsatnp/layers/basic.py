@@ -108,6 +108,27 @@ class LayerNorm(eqx.Module):
         return jax.vmap(self.norm)(x)
 
 
+def check_embeddings(embed: Mapping[str, Any]) -> None:
+    """Raise ValueError for an embedding without `n_in` and `n_out`, or of other widths than these say."""
+    for name, part in embed.items():
+        must = (
+            f"`embed[{name!r}]` must be a module (point, n_in) → (point, n_out) with attributes n_in and n_out, such "
+            "as `MLP` of `bsatnp.layers`, got"
+        )
+        widths = [getattr(part, width, None) for width in ("n_in", "n_out")]
+        if not all(isinstance(width, int) for width in widths):
+            raise ValueError(f"{must} {getattr(part, '__name__', type(part).__name__)} without these.")
+        n_in, n_out = widths
+        try:
+            found = eqx.filter_eval_shape(part, jax.ShapeDtypeStruct((2, n_in), jnp.result_type(float)))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{must} {type(part).__name__}, which does not take (2, {n_in}).") from error
+        if (shape := getattr(found, "shape", None)) != (2, n_out):
+            raise ValueError(
+                f"{must} {type(part).__name__}, which makes {shape} of (2, {n_in}) where n_out is {n_out}."
+            )
+
+
 class TokenEmbedding(eqx.Module):
     """Tokens from an observed flag, embedded components of the index set, and values.
 
@@ -116,8 +137,8 @@ class TokenEmbedding(eqx.Module):
     **Shapes.** Tokens are `(point, dim)`.
 
     Args:
-        embed: for each component to embed, a module `(point, dim)` → `(point, n_out)` with `n_in` and `n_out`; their
-            order is the order of the joint input.
+        embed: for each component to embed, a module `(point, n_in)` → `(point, n_out)` with attributes `n_in` and
+            `n_out`; their order is the order of the joint input.
         features: numbers per point that the likelihood makes of its values.
         flag: width of the learned embedding of the observed flag; 0 for the flag itself, as a number 0 or 1; None for
             tokens that do not say whether they are observed.
@@ -126,7 +147,7 @@ class TokenEmbedding(eqx.Module):
         key: draws the weights.
 
     Raises:
-        ValueError: a flag below 0; see `MLP`.
+        ValueError: a flag below 0, an embedding that is none; see `MLP`.
 
     **Reference.** Section 4.1 of the paper.
     """
@@ -149,6 +170,7 @@ class TokenEmbedding(eqx.Module):
     ):
         if flag is not None:
             whole("flag", flag, 0)
+        check_embeddings(embed)
         flag_key, joint_key = jax.random.split(key)
         self.names = tuple(embed)
         self.parts = tuple(embed.values())
@@ -156,6 +178,12 @@ class TokenEmbedding(eqx.Module):
         self.flagged = flag is not None
         width = (0 if flag is None else flag or 1) + sum(part.n_out for part in self.parts) + features
         self.joint = MLP(width, sizes, activation=activation, key=joint_key)
+
+    @property
+    def features(self) -> int:
+        """Numbers per point that are made of values."""
+        flag = 0 if not self.flagged else 1 if self.flag is None else self.flag.shape[-1]
+        return self.joint.n_in - flag - sum(part.n_out for part in self.parts)
 
     def __call__(self, index: Index, f: Float[Array, "point features"], *, observed: bool) -> Float[Array, "point dim"]:
         """Tokens of points that are all observed, or all not."""

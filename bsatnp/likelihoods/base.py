@@ -173,6 +173,19 @@ def minus(f: Array, mean: Array) -> jax.Array:
     return values_like(f, mean) - mean
 
 
+def for_each(pred: AbstractLikelihood, name: str, found: Array, f: Array) -> Array:
+    """Return `found`, which `name` of a likelihood gave for the values `f`.
+
+    Raises:
+        ValueError: its axes are not those of `f`, with which it might broadcast.
+    """
+    if jnp.shape(found) != jnp.shape(f):
+        raise ValueError(
+            f"`{name}` of {type(pred).__name__} must give the axes of `f` {jnp.shape(f)}, got {jnp.shape(found)}."
+        )
+    return found
+
+
 def probability_like(p: Array | float, parameter: jax.Array) -> jax.Array:
     """The probability `p` for every number of `parameter`, in its type, where a probability close to 1 is not 1."""
     return jnp.full_like(parameter, jnp.minimum(jnp.asarray(p, parameter.dtype), 1 - jnp.finfo(parameter.dtype).epsneg))

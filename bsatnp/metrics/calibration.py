@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Num
 
 from bsatnp._types import Array, Key, whole
 from bsatnp.likelihoods import AbstractLikelihood, Gaussian, LogNormal
-from bsatnp.likelihoods.base import on_device, wide_on_device
+from bsatnp.likelihoods.base import for_each, on_device, wide_on_device
 from bsatnp.metrics.scores import coverage, over, safe
 
 #: Probabilities of the central intervals that `calibration` looks at.
@@ -116,7 +116,7 @@ def exceedance(pred: AbstractLikelihood, threshold: Num[Array, "..."] | float) -
     if isinstance(pred, Gaussian):
         mean, std = wide_on_device(pred.mean), wide_on_device(pred.std)
         return ndtr((mean - threshold.astype(mean.dtype)) / std)
-    return 1 - jnp.asarray(pred.cdf(threshold))
+    return 1 - jnp.asarray(for_each(pred, "cdf", pred.cdf(threshold), threshold))
 
 
 def _jump(pred: AbstractLikelihood, f: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -125,7 +125,7 @@ def _jump(pred: AbstractLikelihood, f: jax.Array) -> tuple[jax.Array, jax.Array]
     Where that is not known, just below is the next smaller number, so that this holds for counts, numbers and mixtures
     of both.
     """
-    high = jnp.asarray(pred.cdf(f))
+    high = jnp.asarray(for_each(pred, "cdf", pred.cdf(f), f))
     if isinstance(pred, Gaussian | LogNormal):
         return high, high
     value = f.astype(high.dtype)

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int, Num
 
 from bsatnp._types import Array, is_traced
 from bsatnp.likelihoods import AbstractLikelihood, Categorical, Gaussian
-from bsatnp.likelihoods.base import minus, on_device
+from bsatnp.likelihoods.base import for_each, minus, on_device
 
 
 def nll(
@@ -165,11 +165,11 @@ _Score = Callable[[AbstractLikelihood, jax.Array], Array]
 
 
 def _nll(pred, f):
-    return -pred.log_prob(f)
+    return -for_each(pred, "log_prob", pred.log_prob(f), f)
 
 
 def _error(pred, f):
-    return minus(f, pred.mean)
+    return minus(f, for_each(pred, "mean", pred.mean, f))
 
 
 def _absolute(pred, f):
@@ -181,11 +181,11 @@ def _squared(pred, f):
 
 
 def _covered(level: float) -> _Score:
-    return lambda pred, f: pred.covers(f, level).astype(jnp.float32)
+    return lambda pred, f: for_each(pred, "covers", pred.covers(f, level), f).astype(jnp.float32)
 
 
 def _crps(pred, f):
-    return pred.crps(f)
+    return for_each(pred, "crps", pred.crps(f), f)
 
 
 def _correct(pred, f):

@@ -110,7 +110,8 @@ def _check_bias(bias: Any, heads: int) -> None:
         found = eqx.filter_eval_shape(bias, point, point).shape[0]
     except KeyError as missing:
         raise ValueError(
-            f"`bias` must look at the components of its groups alone, {sorted(point)}, got one that needs {missing}."
+            f"`bias` must look at the components of its groups alone, {sorted(point)}, got one that needs {missing}; "
+            "what one group moves together goes into one component, column beside column."
         ) from None
     if found not in (1, heads):
         raise ValueError(f"`bias` must give {heads} heads, or one score for all of them, got {found}.")

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 from bsatnp._types import Key, is_traced, whole, wide
 from bsatnp.groups import On, Translation
 from bsatnp.layers import MLP, Grid, ResidualBlock, SetConvolution, grid_between, over_blocks
+from bsatnp.layers.basic import check_embeddings
 from bsatnp.likelihoods import AbstractHead, AbstractLikelihood, GaussianHead
 from bsatnp.models.base import AbstractModel, clean
 from bsatnp.tasks import Points
@@ -86,6 +87,7 @@ class ConvCNP(AbstractModel):
         for name, size in {"depth": depth, "dim": dim}.items():
             whole(name, size)
         self.head = GaussianHead() if head is None else head
+        check_embeddings(embed or {})
         self.parts = dict(sorted((embed or {}).items()))  # as JAX sorts them: their order is that of the channels
         self.grid = grid_between((-2.5, -2.5), (2.5, 2.5), points_per_unit=16) if grid is None else grid
         self.component = component

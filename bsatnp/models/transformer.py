@@ -43,6 +43,16 @@ class AbstractTransformer(AbstractModel):
             return ()
         return jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, score.groups)  # blocks are stacked, all alike
 
+    def check(self, points: Points) -> None:
+        """Say what is wrong with points, and with a head that was put in the place of another."""
+        fits, has = (self.embedding.features, self.predict.n_out), (self.head.features, self.head.raw)
+        if fits != has:
+            raise ValueError(
+                f"`head` must have (features, raw) = {fits}, for which the networks were made, got "
+                f"{type(self.head).__name__} with {has}."
+            )
+        super().check(points)
+
     def needs(self, index: Index) -> Index | None:
         """The components that attention looks at; None for none."""
         score = self.blocks.attention.score

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from bsatnp._types import Array, real
+from bsatnp._types import Array, Key, real, typed, whole
 from bsatnp.simulate.kernels import gram
 from bsatnp.tasks import Points, check_pair
 from bsatnp.tasks.centring import seconds
@@ -15,6 +15,9 @@ from bsatnp.tasks.centring import seconds
 
 class Posterior(eqx.Module):
     """The exact predictive distribution of a Gaussian process at the targets, in float64 on the host.
+
+    `bsatnp.likelihoods.Gaussian(p.mean[..., None], np.sqrt(p.variance)[..., None])` is a likelihood of its marginals,
+    which `bsatnp.metrics` scores.
 
     **Shapes.** `mean` and `variance` are `(tgt,)`, `covariance` is `(tgt, tgt)` or None; a batch adds leading axes.
     """
@@ -34,6 +37,18 @@ class Posterior(eqx.Module):
         if f.shape != self.mean.shape:
             raise ValueError(f"`f` must have the shape {self.mean.shape} of the targets, got {given}.")
         return -((f - self.mean) ** 2 / self.variance + np.log(2 * np.pi * self.variance)) / 2
+
+    def sample(self, *, key: Key, samples: int = 100) -> np.ndarray:
+        """Draws of the values at all targets together, `(sample, …, tgt)`, in float64.
+
+        Raises:
+            ValueError: a posterior without `covariance`, a count below 1, a key that is no typed key.
+        """
+        if self.covariance is None:
+            raise ValueError("`sample` needs the covariance of the targets, as `posterior(…, full=True)` gives.")
+        white = np.asarray(jax.random.normal(typed(key), (whole("samples", samples), *self.mean.shape)), np.float64)
+        values, vectors = np.linalg.eigh(self.covariance)  # which, unlike a Cholesky factor, a singular matrix has
+        return self.mean + ((vectors * np.sqrt(np.maximum(values, 0))[..., None, :]) @ white[..., None])[..., 0]
 
 
 def posterior(
@@ -57,11 +72,12 @@ def posterior(
     **Units.** Dates count in seconds, whatever their unit.
 
     Args:
-        kernel: the covariance of a pair of points, able to take NumPy arrays with leading axes.
+        kernel: the covariance of a pair of points, able to take NumPy arrays with leading axes. A sum of kernels is a
+            function, `lambda p, q: one(p, q) + other(p, q)`.
         ctx: points with one output.
         tgt: where to predict; the values of `tgt.f` are not looked at.
-        noise: standard deviation of the noise on the values in `ctx`.
-        tgt_noise: the same for the values to be predicted.
+        noise: standard deviation of the noise on the values in `ctx`; one number, or one for each of its points.
+        tgt_noise: one number for the values to be predicted.
         mean: mean function, `(point, dim)` to `(point,)`; zero when None.
         full: compute the covariance between targets as well.
 
@@ -96,7 +112,7 @@ def _posterior(
     prior = np.asarray(gram(kernel, q, q), np.float64) if full else None
     variance = np.asarray(kernel(q, q), np.float64)
     shift = _mean(mean, q)
-    noise, extra = _level("noise", noise), _level("tgt_noise", tgt_noise) ** 2
+    noise, extra = _noise(noise, ctx), _level("tgt_noise", tgt_noise) ** 2
     if not len(p):
         at_tgt, reduction, spread = shift, np.zeros((0, len(q))), variance
     else:
@@ -113,14 +129,14 @@ def _posterior(
 
 
 def log_marginal(
-    kernel: Any, points: Points, *, noise: float = 0.0, mean: Callable[[np.ndarray], np.ndarray] | None = None
+    kernel: Any, points: Points, *, noise: Any = 0.0, mean: Callable[[np.ndarray], np.ndarray] | None = None
 ) -> float:
     """The log density of the values of one set of points under a Gaussian process, in float64 on the host.
 
     Args:
         kernel: as in `posterior`.
         points: unbatched, with one output; rows that are padding or not observed do not count.
-        noise: standard deviation of the noise on the values.
+        noise: standard deviation of the noise on the values; one number, or one for each of the points.
         mean: mean function, `(point, dim)` to `(point,)`.
 
     Raises:
@@ -134,7 +150,7 @@ def log_marginal(
         return 0.0
     with jax.enable_x64(True):  # noqa: FBT003
         residual = f - _mean(mean, p)
-        factor = _factor(_host(kernel), p, _level("noise", noise))
+        factor = _factor(_host(kernel), p, _noise(noise, points))
     white = np.linalg.solve(factor, residual)
     return float(-(white @ white) / 2 - np.log(np.diagonal(factor)).sum() - len(p) * np.log(2 * np.pi) / 2)
 
@@ -173,11 +189,25 @@ def _level(name: str, noise: Any) -> float:
     return real(name, np.asarray(noise).item(), ends=True)
 
 
-def _factor(kernel: Any, p: np.ndarray, noise: float) -> np.ndarray:
+def _noise(noise: Any, points: Points) -> np.ndarray:
+    """The noise on the value of each row that may serve as context."""
+    rows, given = np.asarray(points.usable), np.asarray(noise, np.float64)
+    if given.shape not in ((), rows.shape):
+        raise ValueError(
+            f"`noise` must be one number for a task, or one for each of its {len(rows)} points, got shape "
+            f"{given.shape}."
+        )
+    levels = np.broadcast_to(given, rows.shape)[rows]
+    for level in (given,) if given.ndim == 0 else (levels.min(initial=0), levels.max(initial=0)):
+        real("noise", float(level), ends=True)
+    return levels
+
+
+def _factor(kernel: Any, p: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """The Cholesky factor of the covariance of noisy values; duplicates without noise need a little more."""
     matrix = np.asarray(gram(kernel, p, p), np.float64)
     size = np.trace(matrix) / len(p)
-    matrix = matrix + noise**2 * np.eye(len(p))
+    matrix = matrix + np.diag(noise**2)
     for jitter in (0.0, *10.0 ** np.arange(-13, -5)):
         try:
             return np.linalg.cholesky(matrix + jitter * size * np.eye(len(p)))

@@ -15,7 +15,10 @@ from bsatnp._types import Array, floating, is_traced, namespace
 
 
 class AbstractKernel(eqx.Module):
-    """The covariance of a process at two points. Parameters are leaves, so that a batch of kernels is one pytree."""
+    """The covariance of a process at two points. Parameters are leaves, so that a batch of kernels is one pytree.
+
+    Sums and products of kernels are functions, `lambda p, q: one(p, q) + other(p, q)`, which `posterior` takes too.
+    """
 
     @abc.abstractmethod
     def __call__(self, p: Array, q: Array) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from bsatnp.bias import AbstractBias
 from bsatnp.groups import factors
 from bsatnp.testing import strategies
-from bsatnp.testing.compare import Off, differ, finite, rounding, truth
+from bsatnp.testing.compare import NOT_FINITE, Off, differ, finite, rounding, truth
 from bsatnp.testing.perturb import nudges, perturbed
 from bsatnp.testing.search import hold, name
 
@@ -68,11 +68,12 @@ def check_bias(
     def moved(seed: int) -> Any:
         return perturbed(bias, key=jax.random.key(seed))
 
-    def law(says: str, off: Callable[..., Off], **draws: Any) -> None:
+    def law(says: str, off: Callable[..., Off], *, why: str = "", **draws: Any) -> None:
         def at(seed, **case):
             return off(moved(seed), **case)
 
-        hold(what, says, {"seed": strategies.seeds(), **draws}, at, examples=examples)
+        draws = {"seed": strategies.seeds(), **draws}
+        hold(what, says, draws, at, examples=examples, why=lambda **case: why)
 
     def shaped(bias, p, q):
         score = _pair(bias, _row(p, 0), _row(q, 0))
@@ -94,7 +95,7 @@ def check_bias(
     law("a pair of points gives floating scores (head,)", shaped, p=x, q=x)
     law("tile gives the scores of all pairs", tiled, p=x, q=x)
     law("bias(g·p, g·q) = bias(p, q)", kept, g=g, p=x, q=x)
-    law("gradients are finite", smooth, p=x, q=x)
+    law("gradients are finite", smooth, why=NOT_FINITE, p=x, q=x)
 
 
 def _row(points: Any, i: int) -> Any:

@@ -7,6 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+#: What to say of gradients that are not.
+NOT_FINITE = "some are not: the root of a sum of squares has none at zero, take `bsatnp.groups.safe_norm` there"
+
 
 class Off(NamedTuple):
     """How far two sides of a law differ, and what rounding explains."""

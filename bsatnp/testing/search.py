@@ -30,7 +30,8 @@ class LawError(AssertionError):
     ):
         self.law, self.case, self.deviation, self.allowed = law, dict(case), deviation, allowed
         where = "; ".join(f"{name} = {_show(value)}" for name, value in case.items())
-        why = why or f"off by {deviation:.3g} (allowed {allowed:.3g})"
+        if np.isfinite(deviation) or not why:
+            why = f"off by {deviation:.3g} (allowed {allowed:.3g})" + (why and f"; {why}")
         super().__init__(f"{subject} breaks the law '{law}': {why}{' at ' if where else ''}{where}.")
 
 
@@ -46,7 +47,15 @@ def hypothesis() -> Any:
         raise ImportError("`bsatnp.testing` needs hypothesis, which `pip install bsatnp[testing]` brings.") from None
 
 
-def hold(subject: str, law: str, draws: Mapping[str, Any], off: Callable[..., Off], *, examples: int) -> None:
+def hold(
+    subject: str,
+    law: str,
+    draws: Mapping[str, Any],
+    off: Callable[..., Off],
+    *,
+    examples: int,
+    why: Callable[..., str] = lambda **case: "",
+) -> None:
     """Raise LawError for the simplest case at which `off(**case)` deviates by clearly more than is allowed.
 
     Args:
@@ -55,6 +64,7 @@ def hold(subject: str, law: str, draws: Mapping[str, Any], off: Callable[..., Of
         draws: a strategy for every argument of `off`.
         off: compares both sides of the law.
         examples: number of cases to try.
+        why: what to say of the case besides how far off it is.
     """
     h = hypothesis()
     cases = importlib.import_module("hypothesis.strategies").fixed_dictionaries(dict(draws))
@@ -86,7 +96,8 @@ def hold(subject: str, law: str, draws: Mapping[str, Any], off: Callable[..., Of
         return _ratio(how) >= bar
 
     find(simpler, h.Phase.generate, h.Phase.shrink)
-    raise LawError(subject, law, found[-1][0], *found[-1][1])
+    case, how = found[-1]
+    raise LawError(subject, law, case, *how, why(**case))
 
 
 class _Enough(BaseException):

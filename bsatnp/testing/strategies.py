@@ -96,6 +96,11 @@ def values(head: AbstractHead) -> Strategy:
     return _coordinates(head.out)
 
 
+def raws(width: int, n: int) -> Strategy:
+    """Outputs of a network `(n, width)` between ±2."""
+    return rows(_st().lists(_st().integers(-15, 15), min_size=width, max_size=width).map(_multiples), n)
+
+
 def rows(one: Strategy, n: int) -> Strategy:
     """`n` draws as the rows of an array, of every array of a mapping."""
     return _st().lists(one, min_size=n, max_size=n).map(_stack)

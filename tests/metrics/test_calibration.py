@@ -164,6 +164,15 @@ def test_exceedance_of_a_log_normal():
     np.testing.assert_array_equal(metrics.exceedance(pred, -1.0), [[1.0]])
 
 
+def test_a_distribution_function_without_the_axis_of_outputs_is_refused():
+    pred = type("Bad", (Poisson,), {"cdf": lambda self, f: jnp.ones(8)})(jnp.ones((8, 1)))
+    says = r"`cdf` of Bad must give the axes of `f` \(8, 1\), got \(8,\)."
+    with pytest.raises(ValueError, match=says):
+        metrics.exceedance(pred, 0.5)
+    with pytest.raises(ValueError, match=says):
+        metrics.pit(pred, np.ones((8, 1)), np.ones((8, 1), bool), key=jax.random.key(0))
+
+
 def test_what_has_no_order_has_no_exceedance_and_thresholds_must_fit():
     labels = Categorical(jnp.zeros((3, 1, 2)))
     with pytest.raises(NotImplementedError, match="order"):

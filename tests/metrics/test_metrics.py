@@ -216,6 +216,19 @@ def test_predictions_that_do_not_fit_are_refused(pred, f):
         safe(Categorical(np.zeros((4, 1, 2), np.float32)), np.zeros((3, 1)), np.ones((3, 1), bool))
 
 
+@pytest.mark.parametrize("name", ["log_prob", "crps", "covers", "mean"])
+def test_values_of_a_likelihood_without_the_axis_of_outputs_are_refused(name):
+    """A batch of as many tasks as each has targets: they would broadcast, and every task be scored with all others."""
+
+    def dropped(self, *args):
+        return jnp.ones(self.rate.shape[:-1])
+
+    pred = type("Bad", (Poisson,), {name: property(dropped) if name == "mean" else dropped})(jnp.ones((8, 8, 1)))
+    says = re.escape(f"`{name}` of Bad must give the axes of `f` (8, 8, 1), got (8, 8).")
+    with pytest.raises(ValueError, match=says):
+        metrics.summarise(pred, np.zeros((8, 8, 1)), np.ones((8, 8, 1), bool))
+
+
 def test_errors_of_narrow_predictions_are_those_of_float32(monkeypatch):
     f, observed = np.array([[0.9], [2.6]], np.float32), np.ones((2, 1), bool)
     monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)  # whole numbers are not asked for

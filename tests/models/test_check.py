@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from bsatnp import bias
 from bsatnp.groups import On, Translation
 from bsatnp.layers import MLP, Identity, MultiHeadAttention
-from bsatnp.likelihoods import CategoricalHead, PoissonHead
+from bsatnp.likelihoods import CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
 from bsatnp.tasks import Points
 from tests.registry import GROUPS, bsatnp, every_group
 
@@ -36,6 +37,15 @@ def model():
 
 
 X = np.zeros((4, 3))
+
+
+@pytest.mark.parametrize("head", [GaussianHead(2), CategoricalHead(2), PoissonHead()])
+def test_a_head_of_other_widths_than_the_networks_is_refused(model, head):
+    other = eqx.tree_at(lambda m: m.head, model, head)
+    says = rf"`head` must have \(features, raw\) = \(1, 2\), .* got {type(head).__name__} with "
+    with pytest.raises(ValueError, match=says):
+        other(Points({"s": S, "x": X}, F), Points({"s": S, "x": X}))
+    eqx.tree_at(lambda m: m.head, model, NegativeBinomialHead()).check(Points({"s": S, "x": X}, F))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Sizes of the paper's models, and parameters that learn to differ."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,7 @@ from bsatnp.layers import Identity
 from bsatnp.models import BSATNP
 from bsatnp.models.base import count_parameters
 from bsatnp.tasks import Points
-from tests.registry import bsatnp
+from tests.registry import bsatnp, convcnp, tetnp, tnpd
 
 
 def test_the_papers_model_of_the_plane():
@@ -32,6 +34,32 @@ def test_the_papers_model_of_covariates_space_and_time():
     assert count_parameters(model.bias) == 384
     assert dict(model.embedded) == {"x": 3, "s": 2, "t": 1}
     assert model.shift_invariant == frozenset()
+
+
+class Wave(eqx.Module):
+    """An embedding of a user's own."""
+
+    n_in: int
+    n_out: int
+    make: Callable
+
+    def __call__(self, x):
+        return self.make(x)
+
+
+@pytest.mark.parametrize("make", [bsatnp, tnpd, tetnp, convcnp])
+def test_what_is_no_embedding_is_refused(make):
+    must = r"`embed\['x'\]` must be a module \(point, n_in\) → \(point, n_out\) with attributes n_in and n_out, .* got "
+    for part, got in (
+        (jnp.sin, "sin without these"),
+        (eqx.nn.MLP(2, 2, 8, 1, key=jax.random.key(0)), "MLP without these"),
+        (Wave(2, 3, jnp.sin), r"Wave, which makes \(2, 2\) of \(2, 2\) where n_out is 3"),
+        (Wave(2, 2, lambda x: x @ jnp.ones((3, 2))), r"Wave, which does not take \(2, 2\)"),
+    ):
+        with pytest.raises(ValueError, match=must + got):
+            eqx.filter_eval_shape(lambda part=part: make(embed={"x": part}))
+    made = eqx.filter_eval_shape(lambda: make(embed={"x": Wave(2, 4, lambda x: jnp.concatenate([x, jnp.sin(x)], -1))}))
+    assert made.embedded["x"] == 2
 
 
 def test_blocks_start_different_and_biases_equal():

@@ -53,6 +53,30 @@ def test_log_prob_is_that_of_the_marginals():
     np.testing.assert_allclose(exact.log_prob(f), expected, rtol=1e-12)
 
 
+def test_noise_may_differ_between_values():
+    kernel, noise = SquaredExponential(0.6), RNG.uniform(0.1, 1.0, 9)
+    oracle = GaussianProcessRegressor(1.0 * sk.RBF(0.6), alpha=noise**2, optimizer=None).fit(S, F[:, 0])  # pyright: ignore[reportArgumentType]
+    padded = Points({"s": np.concatenate([S, S[:1]])}, np.concatenate([F, F[:1]]), mask=np.arange(10) < 9)
+    levels = np.append(noise, np.nan)  # where nothing counts
+    np.testing.assert_allclose(posterior(kernel, padded, TGT, noise=levels).mean, oracle.predict(Q), atol=1e-10)
+    expected = oracle.log_marginal_likelihood()
+    np.testing.assert_allclose(log_marginal(kernel, padded, noise=levels), expected, rtol=1e-10)
+    two = jax.tree.map(lambda x: np.stack([x, x]), (CTX, TGT))
+    kernels = jax.tree.map(lambda x: np.stack([x, x]), kernel)
+    both = posterior(kernels, *two, noise=np.stack([noise, noise]))
+    np.testing.assert_allclose(both.mean, np.stack([oracle.predict(Q)] * 2), atol=1e-10)
+
+
+def test_draws_have_the_mean_and_the_covariance():
+    exact = posterior(SquaredExponential(0.6), CTX, TGT, noise=0.1, tgt_noise=0.2, full=True)
+    draws = exact.sample(key=jax.random.key(0), samples=20_000)
+    assert draws.shape == (20_000, 7) and exact.covariance is not None
+    np.testing.assert_allclose(draws.mean(0), exact.mean, atol=0.03)
+    np.testing.assert_allclose(np.cov(draws.T), exact.covariance, atol=0.03)
+    both = jax.tree.map(lambda x: np.stack([x, x]), exact)
+    assert both.sample(key=jax.random.key(0), samples=3).shape == (3, 2, 7)
+
+
 def test_padding_and_missing_values_are_left_out():
     f = np.concatenate([F, [[np.nan], [3.0]]])
     s = np.concatenate([S, [[0.1, 0.1], [np.nan, np.inf]]])
@@ -149,8 +173,17 @@ def test_bad_arguments_are_named():
         (lambda: posterior(kernel, CTX, TGT, tgt_noise=np.nan), "`tgt_noise` must be at least 0 and finite, got nan"),
         (lambda: posterior(kernel, CTX, TGT, mean=lambda p: p), r"`mean` must give shape \(7,\).*got \(7, 2\)"),
         (
-            lambda: posterior(kernel, CTX, TGT, noise=np.ones(9)),
-            r"`noise` must be one number for a task, got shape \(9,",
+            lambda: posterior(kernel, CTX, TGT, noise=np.ones(8)),
+            r"`noise` must be one number for a task, or one for each of its 9 points, got shape \(8,",
+        ),
+        (lambda: posterior(kernel, CTX, TGT, noise=-np.ones(9)), "`noise` must be at least 0 and finite, got -1"),
+        (
+            lambda: posterior(kernel, CTX, TGT, tgt_noise=np.ones(7)),
+            r"`tgt_noise` must be one number for a task, got shape \(7,",
+        ),
+        (
+            lambda: posterior(kernel, CTX, TGT).sample(key=jax.random.key(0)),
+            r"`sample` needs the covariance of the targets, as `posterior\(…, full=True\)` gives",
         ),
         (
             lambda: posterior(kernel, CTX, TGT).log_prob(np.zeros((1, 7))),

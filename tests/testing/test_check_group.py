@@ -69,11 +69,19 @@ def refuse(self, points):
         ("the identity moves nothing", {"identity": lambda self: jnp.ones(1)}),
         (r"inverse\(g\) undoes g", {"inverse": lambda self, g: g}),
         (r"compose\(g, h\) acts as h, then g", {"compose": lambda self, g, h: g - h}),
-        ("invariants of a pair are a vector", {"invariants": lambda self, p, q: (p - q)[0]}),
+        (
+            "invariants of a pair are a vector': `invariants` of .* must be a vector, .* got shape",
+            {"invariants": lambda self, p, q: (p - q)[0]},
+        ),
+        ("keys of sample give different elements", {"sample": lambda self, *, key: jnp.ones(1)}),
+        (
+            "the identity moves nothing': off by .* where one point has several names",
+            {"act": lambda self, g, points: (points + g[None]) % 2},
+        ),
         ("act does not change invariants", {"invariants": lambda self, p, q: p + q}),
         ("act does not change invariants", {"invariants": lambda self, p, q: jnp.log(p - p) - jnp.log(q - q)}),
         (
-            "gradients of invariants are finite",
+            "gradients of invariants are finite': some are not: .* take `bsatnp.groups.safe_norm` there",
             {"invariants": lambda self, p, q: jnp.sqrt(jnp.sum((p - q) ** 2))[None]},
         ),
         ("squared is the squared length of invariants", {"squared": lambda self, p, q: (2 * (p - q) ** 2).sum()}),

@@ -49,6 +49,20 @@ def test_optimisers_that_look_at_the_loss(line, stream):
     assert np.isfinite(run.history[-1]["loss"])
 
 
+def test_a_part_that_the_optimiser_freezes_stays(line, stream, same_bits):
+    """As the page on models says."""
+
+    def labels(params):
+        learnt = jax.tree.map(lambda _: "learnt", params)
+        return eqx.tree_at(lambda m: m.weight, learnt, jax.tree.map(lambda _: "frozen", params.weight))
+
+    optimizer = optax.multi_transform({"learnt": optax.adamw(1e-3), "frozen": optax.set_to_zero()}, labels)
+    model = line()
+    got = fit(model, stream, steps=2, optimizer=optimizer, key=jax.random.key(0), progress=False).model
+    assert same_bits(got.weight, model.weight)
+    assert (got.bias != model.bias).all()
+
+
 def test_losses_and_targets_that_cannot_be(line, stream):
     given = {"steps": 2, "key": jax.random.key(0), "optimizer": SGD, "progress": False}
     losses: Any = (lambda model, task: 1.0, lambda model, task: (mean_nll(model, task), {"kl": 0.0}))
