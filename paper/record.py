@@ -32,7 +32,7 @@ def record(
     tests: Mapping[str, Any],
     budget: Mapping[str, int | float],
     exact: Mapping[str, Any] | None = None,
-    test_seconds: Mapping[str, float] | None = None,
+    test_seconds: Mapping[str, float | None] | None = None,
     parameters: int | None = None,
     best_step: int | None = None,
     weights: str | None = None,
@@ -52,7 +52,7 @@ def record(
         tests: scores of each domain.
         budget: numbers that say how much was spent.
         exact: comparison with the exact posterior on each domain.
-        test_seconds: wall time of each test.
+        test_seconds: wall time of each test; None where it is not known.
         parameters: how many were learned.
         best_step: the update with the best validation.
         weights: digest of the file of the trained model.

@@ -103,11 +103,17 @@ def _budget(rows: list[dict[str, Any]]) -> Iterable[str]:
         where = hardware(one["hardware"])
         where += f", tests {hardware(tested['hardware'])}" if tested["hardware"] != one["hardware"] else ""
         counts = ["" if one[n] is None else f"{one[n]:,}" for n in ("steps", "best_step", "parameters")]
-        times = [duration(one["train_seconds"]), duration(sum((one.get("test_seconds") or {}).values()))]
+        times = [duration(one["train_seconds"]), _tested(one.get("test_seconds") or {})]
         if (last := tested.get("commit")) not in (None, *one["commits"]):
             made += f", tests {commit(last)}"
         body.append([one["model"], str(one["seed"]), *counts, *times, where, made])
     return markdown(head, body)
+
+
+def _tested(seconds: dict[str, float | None]) -> str:
+    """How long all tests took; nothing where older records have next to no time for one that an earlier call made."""
+    known = [each for each in seconds.values() if each is not None and each > 0.1]
+    return duration(sum(known)) if len(known) == len(seconds) > 0 else ""
 
 
 def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:

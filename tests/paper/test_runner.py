@@ -12,7 +12,7 @@ from paper import evaluation, runner
 from paper.__main__ import main
 from paper.drawing.curves import convergence
 from paper.publish import publish
-from paper.report import load, render
+from paper.report import _tested, load, render
 from paper.runner import run
 
 #: What every result says.
@@ -74,6 +74,13 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     assert resumed is not None
     moved = (resumed["tests"]["original"]["nll"] - result["tests"]["original"]["nll"]) * first["count"] * 3
     assert moved == pytest.approx(1.0, rel=1e-3)
+    for domain in ("shifted", "scaled"):  # of rows that are there the time is kept
+        assert resumed["test_seconds"][domain] == result["test_seconds"][domain] > 0
+    (job.folder / "test-shifted.jsonl").write_text("\n".join(_without_seconds(job.folder / "test-shifted.jsonl")))
+    job.result.unlink()
+    older = run(job, progress=False)
+    assert older is not None and older["tests"] == resumed["tests"]
+    assert older["test_seconds"] == resumed["test_seconds"] | {"shifted": None}
 
     # the report renders it beside the paper's numbers
     results = load(job.results)
@@ -85,6 +92,20 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     assert main(["report", "--results", str(job.results), "--out", str(tmp_path / "out")]) == 0
     report = (tmp_path / "out" / "REPORT.md").read_text()
     assert report.startswith(text.rstrip("\n")) and "## 2-D GP" not in report[len(text) :]  # the benchmarks follow
+
+
+def _without_seconds(file):
+    """The lines of a test as they were once written."""
+    rows = map(json.loads, file.read_text().splitlines())
+    return [json.dumps({name: value for name, value in row.items() if name != "seconds"}) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [({"a": 5.4, "b": 7.0}, "12 s"), ({"a": 5400.0}, "1.5 h"), ({"a": 5.0, "b": 0.001}, ""), ({"a": None}, "")],
+)
+def test_times_of_tests_are_summed_where_all_are_known(seconds, text):
+    assert _tested(seconds) == text
 
 
 def test_the_command_line_runs_and_refuses(job, capsys):
