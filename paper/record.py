@@ -27,6 +27,7 @@ def record(
     preset: Preset,
     *,
     parts: Sequence[Mapping[str, Any]],
+    tested: Mapping[str, Any],
     steps: int,
     train_seconds: float,
     tests: Mapping[str, Any],
@@ -38,7 +39,7 @@ def record(
     weights: str | None = None,
     history: Sequence[Mapping[str, float]] = (),
 ) -> dict[str, Any]:
-    """The result of one row of a table; what tests now, as `made` gives it, is "tested".
+    """The result of one row of a table.
 
     Args:
         experiment: whose.
@@ -47,6 +48,7 @@ def record(
         seed: of weights and training tasks.
         preset: its tasks and numbers.
         parts: what computed, from one start to the next stop, as `made` gives it.
+        tested: what tests, as `made` gave it before.
         steps: updates.
         train_seconds: wall time of training or fitting.
         tests: scores of each domain.
@@ -78,7 +80,7 @@ def record(
         "data": parts[-1].get("data"),
         "commits": list(dict.fromkeys(part["commit"] for part in parts)),
         "parts": len(parts),
-        "tested": made(),
+        "tested": dict(tested),
         "history": [dict(row) for row in history],
         "tests": dict(tests),
         "exact": dict(exact) if exact else None,

@@ -84,19 +84,18 @@ def run(
         _say(f"{job.result} is there already.", progress)
         return there
     experiment = find(job.experiment)
-    preset = experiment.preset(job.preset, job.data)
-    job.folder.mkdir(parents=True, exist_ok=True)
-    if not _train(job, experiment, preset, minutes, stop, progress=progress):
+    preset, made = experiment.preset(job.preset, job.data), record.made()
+    if not _train(job, experiment, preset, made, minutes, stop, progress=progress):
         _say(f"{job.name} was stopped before its end; the same command goes on.", progress)
         return None
-    found = facts(job, preset) | _test(job, experiment, preset, progress=progress)
+    found = facts(job, preset) | _test(job, experiment, preset, progress=progress) | {"tested": made}
     result = record.record(experiment, job.model, job.preset, job.seed, preset, **found)
     write(job.result, result)
     _say(f"{job.result} written.", progress)
     return result
 
 
-def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
+def _train(job, experiment, preset, made, minutes, stop, *, progress) -> bool:
     """Whether the training is finished; its history, wall time and best model are then in the folder of the job."""
     begun = job.trained.exists() or (job.folder / "state.npz").exists()
     if begun and (job.folder / "parts.jsonl").exists():
@@ -104,17 +103,28 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
     if job.trained.exists():
         return True
     key_model, key_fit = jax.random.split(jax.random.key(job.seed))
-    with (job.folder / "parts.jsonl").open("a") as file:
-        file.write(json.dumps(record.made() | {"data": _contents(job)}) + "\n")
+    model = experiment.adapt(experiment.make(job.model, key=key_model, preset=preset), preset.train)
+    part = made | {"data": _contents(job)}
+    job.folder.mkdir(parents=True, exist_ok=True)
     start = time.monotonic()
+
+    def tasks(step, *, key):
+        """Those of a step; with the first that is asked for, all is checked and the part begins."""
+        nonlocal part
+        drawn = preset.train(step, key=key)
+        if part is not None:
+            with (job.folder / "parts.jsonl").open("a") as file:
+                file.write(json.dumps(part) + "\n")
+            part = None
+        return drawn
 
     def enough(step, row, model):
         late = minutes is not None and time.monotonic() - start > 60 * minutes
         return late or (stop is not None and stop(step))
 
     done = fit(
-        experiment.adapt(experiment.make(job.model, key=key_model, preset=preset), preset.train),
-        preset.train,
+        model,
+        tasks,
         steps=preset.steps,
         key=key_fit,
         optimizer=preset.optimizer(),

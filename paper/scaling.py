@@ -16,7 +16,7 @@ from bsatnp import checkpoint, metrics
 from bsatnp.predict import predict
 from bsatnp.simulate import SIRTasks
 from bsatnp.tasks import Points
-from paper import machine, record
+from paper import record
 from paper.evaluation import digest, rows, summary, test_key
 from paper.experiments import experiment as find
 from paper.protocol import SMOKE, describe
@@ -65,7 +65,8 @@ def run(
             f"--preset {job.preset} --seed {job.seed}`."
         )
     experiment, model, name = find("sir"), checkpoint.load(job.trained), digest(job.trained)
-    facts = {"model": name, "hardware": machine.hardware()}
+    made = record.made()
+    facts = {"model": name, "hardware": made["hardware"]}
     sides = dict(sorted((_earlier(job, facts, cells) | dict.fromkeys(cells, samples)).items()))
     streams = {f"{side}x{side}": tasks(side) for side in sides}
     tests, seconds = {}, {}
@@ -93,7 +94,7 @@ def run(
         seconds[domain] = float(sum(extra["seconds"]))
     preset = dataclasses.replace(experiment.preset(job.preset), tests=streams, published={d: d for d in streams})
     experiment = dataclasses.replace(experiment, name="sir-scaling", title="SIR on larger lattices")
-    told: dict[str, Any] = facts_of(job, preset) | {"tests": tests, "test_seconds": seconds}
+    told: dict[str, Any] = facts_of(job, preset) | {"tests": tests, "test_seconds": seconds, "tested": made}
     result = record.record(experiment, job.model, job.preset, job.seed, preset, **told)
     write((job.folder if SMOKE else job.results / "sir-scaling") / f"{job.name}.json", result)
     return result

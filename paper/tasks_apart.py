@@ -80,6 +80,7 @@ def run(
         0,
         chosen,
         parts=[made | {"data": experiment.contents(data)}],
+        tested=made,
         steps=sparse.steps if method == "svgp" else 0,
         budget={"batches": batches, "fit_seconds": fitting / tasks, "predict_seconds": predicting / tasks},
         train_seconds=fitting,

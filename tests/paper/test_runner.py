@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bsatnp import checkpoint, pretrained
-from paper import evaluation, runner
+from paper import evaluation, machine, runner
 from paper.__main__ import main
 from paper.drawing.curves import convergence
 from paper.publish import publish
@@ -92,6 +92,24 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     assert main(["report", "--results", str(job.results), "--out", str(tmp_path / "out")]) == 0
     report = (tmp_path / "out" / "REPORT.md").read_text()
     assert report.startswith(text.rstrip("\n")) and "## 2-D GP" not in report[len(text) :]  # the benchmarks follow
+
+
+def test_a_start_that_fails_leaves_nothing(job):
+    with pytest.raises(ValueError, match="`model` must be"):
+        run(dataclasses.replace(job, model="nobody"), progress=False)
+    assert not job.runs.exists() and not job.results.exists()
+    assert run(job, stop=lambda step: True, progress=False) is None
+    (job.folder / "state.npz").write_bytes(b"no state")
+    with pytest.raises(checkpoint.CheckpointError):
+        run(job, progress=False)
+    assert len((job.folder / "parts.jsonl").read_text().splitlines()) == 1
+
+
+def test_the_commit_is_that_of_the_start(job, monkeypatch):
+    commits = iter("abcdefgh")
+    monkeypatch.setattr(machine, "commit", lambda: next(commits))
+    result = run(job, progress=False)
+    assert result is not None and (result["commits"], result["tested"]["commit"]) == (["a"], "a")
 
 
 def _without_seconds(file):
