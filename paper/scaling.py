@@ -94,7 +94,8 @@ def run(
         seconds[domain] = float(sum(extra["seconds"]))
     preset = dataclasses.replace(experiment.preset(job.preset), tests=streams, published={d: d for d in streams})
     experiment = dataclasses.replace(experiment, name="sir-scaling", title="SIR on larger lattices")
-    told: dict[str, Any] = facts_of(job, preset) | {"tests": tests, "test_seconds": seconds, "tested": made}
+    told: dict[str, Any] = facts_of(job, preset) | {"history": ()}  # that is in the training's own result
+    told |= {"tests": tests, "test_seconds": seconds, "tested": made}
     result = record.record(experiment, job.model, job.preset, job.seed, preset, **told)
     write((job.folder if SMOKE else job.results / "sir-scaling") / f"{job.name}.json", result)
     return result
