@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from paper import flops, published
+from paper.experiments import title_of
 from paper.markdown import commit, duration, error, hardware, markdown, number
 
 #: Experiments in the order of the paper.
@@ -64,7 +65,7 @@ def render(results: Sequence[dict[str, Any]]) -> str:
     names += sorted({one["experiment"] for one in results} - set(ORDER))
     for name in names:
         rows = [one for one in results if one["experiment"] == name]
-        lines += ["", f"## {rows[0]['title']}"]
+        lines += ["", f"## {title_of(rows[0])}"]
         for preset in sorted({one["preset"] for one in rows}):
             of_preset = [one for one in rows if one["preset"] == preset]
             lines += ["", f"### {preset} budget", "", *_budget(of_preset)]

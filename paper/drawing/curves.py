@@ -8,6 +8,7 @@ import numpy as np
 
 from paper.benchmarks import OURS, Bench, length
 from paper.drawing import style
+from paper.experiments import title_of
 
 #: Ablations, which are left to the tables.
 _ABLATIONS = ("-basis-", "-equal-start")
@@ -36,7 +37,7 @@ def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
             label = f"{one['model']}, seed {one['seed']}{beyond}"
             axis.plot(steps, values, **line, ms=3.5, lw=1.6, label=label)
         axis.set(xlabel="updates", ylabel="validation NLL (nats a value)")
-        figure.suptitle(f"{rows[0]['title']}, {preset} budget", fontsize=10)
+        figure.suptitle(f"{title_of(rows[0])}, {preset} budget", fontsize=10)
         if top is not None:
             low = min(_values(rows))
             axis.set_ylim(low - 0.05 * (top - low), top)
