@@ -48,7 +48,7 @@ def render(results: Sequence[dict[str, Any]]) -> str:
         "Written by `python -m paper report` from the files in `paper/results/`. NLL is in nats for each value, ± its",
         "standard error over test batches; the paper's ± is over five seeds on one RTX 4090. The gap is to the exact",
         "posterior over the batches for which that was computed, and so not the difference of the two numbers that are",
-        "printed. What was not obtained is absent.",
+        "printed; its ± is over the differences of these batches. What was not obtained is absent.",
         "",
         "Columns named after the paper are the paper's, after its full budget, on the domain of its training. The lite",
         "and hour budgets are less, see README.md, and their 'scaled' and 'doubled' domains, twice as wide as that of",
@@ -133,7 +133,7 @@ def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:
         test, bound = one["tests"][domain], (one.get("exact") or {}).get(domain)
         few = f" on {test['batches']} batches" if test["batches"] < batches else ""
         cells = [one["model"], str(one["seed"]), number(test["nll"], 3) + error(test.get("nll_standard_error")) + few]
-        cells += [number(bound["gap"], 3) if bound else ""] if bounds else []
+        cells += [number(bound["gap"], 3) + error(bound.get("gap_standard_error")) if bound else ""] if bounds else []
         cells += [number(test.get(name), 3) for name, _, _ in scores]
         if paper:
             row = paper.get(one["model"], {})
