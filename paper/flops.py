@@ -20,7 +20,7 @@ from bsatnp.attention import tiles
 from bsatnp.models.base import count_parameters, trainable
 from bsatnp.simulate import GPTasks
 from bsatnp.train import learned_nll, prepare
-from paper import machine, published
+from paper import published, record
 from paper.experiments.gp import EXPERIMENT
 from paper.markdown import markdown
 
@@ -141,8 +141,7 @@ def measure(names: list[str] | None = None, *, batch: int = 8, calls: int = 0) -
         train, infer = of_model(model, prepare(model, task), calls=calls)
         costs = {"train": dataclasses.asdict(train), "infer": dataclasses.asdict(infer)}
         rows.append({"model": name, "parameters": count_parameters(model), **costs})
-    made = {"hardware": machine.hardware(), "versions": machine.versions(), "commit": machine.commit()}
-    return {"batch": batch, "rows": rows, **made}
+    return {"batch": batch, "rows": rows, **record.made()}
 
 
 def table(found: dict[str, Any]) -> list[str]:
