@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from bsatnp.train import batch_sums, prepare
+from paper.files import read_lines
 from paper.protocol import SMOKE, Stream, describe
 
 #: Batches between writings.
@@ -47,7 +48,7 @@ def rows(
     """
     have: list[dict] = []
     if file.exists():
-        first, *rest = map(json.loads, file.read_text().splitlines())
+        first, *rest = read_lines(file)
         have = rest if first == facts else []
     while len(have) < count:
         have += make(list(range(len(have), min(count, len(have) + chunk))))

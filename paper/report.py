@@ -1,12 +1,12 @@
 """The tables of all results beside the paper's numbers, with the budget and the hardware of each."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from paper import flops, published
 from paper.experiments import title_of
+from paper.files import read
 from paper.markdown import commit, duration, error, hardware, markdown, number
 
 #: Experiments in the order of the paper.
@@ -26,8 +26,12 @@ SCORES = (
 
 
 def load(folder: Path) -> list[dict[str, Any]]:
-    """All results of a folder, in the order of the paper's tables."""
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*/*.json"))]
+    """All results of a folder, in the order of the paper's tables.
+
+    Raises:
+        ValueError: a file that is damaged.
+    """
+    found = [read(path) for path in sorted(folder.glob("*/*.json"))]
     found = [one for one in found if "tests" in one]
 
     def place(one):
@@ -79,7 +83,7 @@ def complexity(folder: Path) -> str:
     path = folder / "flops.json"
     if not path.exists():
         return ""
-    found = json.loads(path.read_text())
+    found = read(path)
     lines = [
         "",
         "## Operations and memory on the 2-D GP batch",

@@ -17,6 +17,7 @@ from bsatnp.train import fit
 from paper import record
 from paper.evaluation import against_exact, digest, exact_file, exact_scores, scores, summary, write_whole
 from paper.experiments import experiment as find
+from paper.files import read, read_lines
 from paper.folders import RESULTS, RUNS
 from paper.protocol import SMOKE, Experiment, Preset
 
@@ -76,10 +77,10 @@ def run(
         progress: whether to show bars and lines.
 
     Raises:
-        ValueError: no such experiment, model or preset; other data than when the job began.
+        ValueError: no such experiment, model or preset; other data than when the job began; a file that is damaged.
     """
     if job.result.exists():
-        there = json.loads(job.result.read_text())
+        there = read(job.result)
         _same_data(job, there)
         _say(f"{job.result} is there already.", progress)
         return there
@@ -165,7 +166,7 @@ def _contents(job: Job) -> str | None:
 
 def facts(job: Job, preset: Preset) -> dict[str, Any]:
     """What the training left behind."""
-    history = json.loads((job.folder / "history.json").read_text())
+    history = read(job.folder / "history.json")
     validated = [row for row in history if "validation_nll" in row]
     kept = ("step", "loss", "learning_rate", "seconds", "validation_nll")
     return {
@@ -181,7 +182,7 @@ def facts(job: Job, preset: Preset) -> dict[str, Any]:
 
 
 def _parts(job: Job) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (job.folder / "parts.jsonl").read_text().splitlines()]
+    return read_lines(job.folder / "parts.jsonl")
 
 
 def _best(history: list[dict[str, float]]) -> dict[str, float]:

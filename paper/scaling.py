@@ -1,7 +1,6 @@
 """SIR on lattices of up to 1,024 × 1,024 cells by a model that was trained on a small one, one sample at a time."""
 
 import dataclasses
-import json
 import resource
 import sys
 import time
@@ -19,6 +18,7 @@ from bsatnp.tasks import Points
 from paper import record
 from paper.evaluation import digest, rows, summary, test_key
 from paper.experiments import experiment as find
+from paper.files import read_lines
 from paper.protocol import SMOKE, describe
 from paper.runner import Job, write
 from paper.runner import facts as facts_of
@@ -110,7 +110,7 @@ def _earlier(job: Job, facts: dict[str, Any], cells: Sequence[int]) -> dict[int,
     found = {}
     for file in sorted(job.folder.glob(_file(job, "*").name)):
         side = int(file.stem.rpartition("x")[2])
-        first, *samples = map(json.loads, file.read_text().splitlines())
+        first, *samples = read_lines(file)
         if side in cells:
             continue
         if any(first[name] != fact for name, fact in facts.items()):

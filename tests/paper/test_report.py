@@ -1,0 +1,37 @@
+"""What a report says of results, and what it refuses."""
+
+import json
+
+import pytest
+
+from paper.evaluation import rows
+from paper.files import read_lines
+from paper.folders import RESULTS
+from paper.report import load, render
+
+RESULT = RESULTS / "gp" / "bsa-tnp-lite-seed0.json"
+
+
+@pytest.fixture
+def result():
+    return json.loads(RESULT.read_text())
+
+
+def test_a_gap_has_its_standard_error_and_the_experiment_its_own_title(result):
+    result["exact"]["original"] |= {"gap": 0.263, "gap_standard_error": 0.0061}
+    text = render([result | {"title": "an older one"}])
+    assert "| 0.263 ± 0.006 |" in text and "## 2-D GP\n" in text and "older one" not in text
+    assert "## an older one" in render([result | {"experiment": "sir-scaling", "title": "an older one"}])
+
+
+@pytest.mark.parametrize("text", ['{"tests": ', "", '{"a": "\udce9"}'])
+def test_a_damaged_file_is_named(text, tmp_path):
+    content = text.encode("utf-8", "surrogateescape")
+    for name, reader in (("gp/a.json", lambda path: load(tmp_path)), ("a.jsonl", read_lines)):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"'{path}' must hold JSON"):
+            reader(path)
+    with pytest.raises(ValueError, match="'.*a.jsonl' must hold JSON"):
+        rows(tmp_path / "a.jsonl", {}, 1, lambda numbers: [], progress=lambda done, count: None)
