@@ -59,7 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     scaling = command("scaling", _scaling, what, trained, results, runs)
     scaling.add_argument("--cells", type=int, nargs="+", default=(128, 256, 512, 1024), help="along each axis")
     scaling.add_argument("--samples", type=int, default=8, help="of each lattice")
-    report = command("report", _report, "write tables, curves and the map of README.md", results)
+    what = "write tables and curves; of paper/results into paper, the map of README.md too"
+    report = command("report", _report, what, results)
     report.add_argument("--out", type=Path, default=PAPER, help="folder for REPORT.md and figures/; paper if not given")
     what = "draw the paper's figures from trained models and results"
     figures = command("figures", _figures, what, data, results, runs)
@@ -137,12 +138,16 @@ def _report(options: argparse.Namespace) -> int:
 
     folder, out = options.results, options.out
     results, benches = load(folder), benchmarks.load()
+    if not results:
+        raise ValueError(f"`--results` must be a folder with results of `python -m paper run`, got '{folder}'.")
     out.mkdir(parents=True, exist_ok=True)
     text = render(results) + complexity(folder)
-    made = [*curves.convergence(results, out / "figures"), *curves.ratios(benches, out / "figures")]
     (out / "REPORT.md").write_text("\n".join([text.rstrip("\n"), *benchmarks.tables(benches), *scale.table()]) + "\n")
-    made.append(out / "REPORT.md")
-    if (readme := out / "README.md").exists():
+    made = [out / "REPORT.md"]
+    own = (folder.resolve(), out.resolve()) == (RESULTS, PAPER)
+    made += [*curves.convergence(results, out / "figures"), *curves.ratios(benches, out / "figures")]
+    if own:
+        readme = out / "README.md"
         readme.write_text(contents.rewrite(readme.read_text(), results, out))
         made.append(readme)
     print("\n".join(map(str, made)))

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from paper import benchmarks
+from paper.__main__ import main
+from paper.contents import BEGIN, END
 from paper.evaluation import rows
 from paper.files import read_lines
 from paper.folders import RESULTS
@@ -35,3 +38,18 @@ def test_a_damaged_file_is_named(text, tmp_path):
             reader(path)
     with pytest.raises(ValueError, match="'.*a.jsonl' must hold JSON"):
         rows(tmp_path / "a.jsonl", {}, 1, lambda numbers: [], progress=lambda done, count: None)
+
+
+def test_a_report_of_nothing_is_refused(tmp_path, capsys):
+    assert main(["report", "--results", str(tmp_path / "typo"), "--out", str(tmp_path)]) == 2
+    assert "`--results` must be a folder with results" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_report_of_other_results_leaves_the_map(result, tmp_path, monkeypatch):
+    monkeypatch.setattr(benchmarks, "load", list)
+    (tmp_path / "results" / "gp").mkdir(parents=True)
+    (tmp_path / "results" / "gp" / RESULT.name).write_text(json.dumps(result))
+    (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}")
+    assert main(["report", "--results", str(tmp_path / "results"), "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "README.md").read_text() == f"{BEGIN}\n{END}"
+    assert (tmp_path / "figures" / "convergence-gp-lite.png").exists()
