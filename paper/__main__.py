@@ -22,9 +22,18 @@ def main(words: list[str] | None = None) -> int:
     options = _parser().parse_args(words)
     try:
         return options.do(options)
-    except (ValueError, FileNotFoundError, ImportError) as error:
+    except ImportError as error:
+        print(_without(error), file=sys.stderr)
+    except OSError as error:
+        print(f"'{error.filename}': {error.strerror}." if error.filename else error, file=sys.stderr)
+    except (ValueError, FloatingPointError) as error:
         print(error, file=sys.stderr)
-        return 2
+    return 2
+
+
+def _without(error: ImportError) -> str:
+    """What to do about a package that is not there."""
+    return f'{error}: `pip install -e ".[paper]"` in the repository installs what the experiments need.'
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -145,11 +154,14 @@ def _report(options: argparse.Namespace) -> int:
     (out / "REPORT.md").write_text("\n".join([text.rstrip("\n"), *benchmarks.tables(benches), *scale.table()]) + "\n")
     made = [out / "REPORT.md"]
     own = (folder.resolve(), out.resolve()) == (RESULTS, PAPER)
-    made += [*curves.convergence(results, out / "figures"), *curves.ratios(benches, out / "figures")]
-    if own:
-        readme = out / "README.md"
-        readme.write_text(contents.rewrite(readme.read_text(), results, out))
-        made.append(readme)
+    try:
+        made += [*curves.convergence(results, out / "figures"), *curves.ratios(benches, out / "figures")]
+        if own:
+            readme = out / "README.md"
+            readme.write_text(contents.rewrite(readme.read_text(), results, out))
+            made.append(readme)
+    except ImportError as error:
+        print(f"Figures and the map of README.md were left out. {_without(error)}", file=sys.stderr)
     print("\n".join(map(str, made)))
     return 0
 

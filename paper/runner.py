@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from bsatnp import checkpoint
+from bsatnp._types import whole
 from bsatnp.models.base import count_parameters
 from bsatnp.train import fit
 from paper import record
@@ -34,6 +35,9 @@ class Job:
         data: folder of real data, where there is some to read.
         results: folder of the JSON files.
         runs: folder of training states, models and half-finished tests.
+
+    Raises:
+        ValueError: a negative seed.
     """
 
     experiment: str
@@ -43,6 +47,9 @@ class Job:
     data: Path | None = None
     results: Path = RESULTS
     runs: Path = RUNS
+
+    def __post_init__(self):
+        whole("seed", self.seed, 0)
 
     @property
     def name(self) -> str:
@@ -77,8 +84,12 @@ def run(
         progress: whether to show bars and lines.
 
     Raises:
-        ValueError: no such experiment, model or preset; other data than when the job began; a file that is damaged.
+        ValueError: no such experiment, model or preset; other data than when the job began; a file that is damaged;
+            negative minutes.
+        OSError: a folder that cannot be written.
     """
+    if minutes is not None and not minutes >= 0:
+        raise ValueError(f"`minutes` must be at least 0, got {minutes}.")
     if job.result.exists():
         there = read(job.result)
         _same_data(job, there)
@@ -106,7 +117,9 @@ def _train(job, experiment, preset, made, minutes, stop, *, progress) -> bool:
     key_model, key_fit = jax.random.split(jax.random.key(job.seed))
     model = experiment.adapt(experiment.make(job.model, key=key_model, preset=preset), preset.train)
     part = made | {"data": _contents(job)}
-    job.folder.mkdir(parents=True, exist_ok=True)
+    for path in (job.result, job.trained):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.check_writable(path)
     start = time.monotonic()
 
     def tasks(step, *, key):

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from bsatnp import checkpoint, metrics
+from bsatnp._types import whole
 from bsatnp.predict import predict
 from bsatnp.simulate import SIRTasks
 from bsatnp.tasks import Points
@@ -57,8 +58,9 @@ def run(
 
     Raises:
         FileNotFoundError: the job is not trained.
-        ValueError: an earlier lattice that is not asked for was done with other weights or hardware.
+        ValueError: no samples; an earlier lattice that is not asked for was done with other weights or hardware.
     """
+    whole("samples", samples)
     if not job.trained.exists():
         raise FileNotFoundError(
             f"`{job.trained}` must be there; train it with `python -m paper run sir --model {job.model} "

@@ -1,6 +1,7 @@
 """What a report says of results, and what it refuses."""
 
 import json
+import sys
 
 import pytest
 
@@ -43,6 +44,15 @@ def test_a_damaged_file_is_named(text, tmp_path):
 def test_a_report_of_nothing_is_refused(tmp_path, capsys):
     assert main(["report", "--results", str(tmp_path / "typo"), "--out", str(tmp_path)]) == 2
     assert "`--results` must be a folder with results" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_without_matplotlib_a_report_has_its_tables(result, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    (tmp_path / "gp").mkdir()
+    (tmp_path / "gp" / RESULT.name).write_text(json.dumps(result))
+    assert main(["report", "--results", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["REPORT.md"]
+    assert '`pip install -e ".[paper]"`' in capsys.readouterr().err
 
 
 def test_a_report_of_other_results_leaves_the_map(result, tmp_path, monkeypatch):

@@ -60,7 +60,7 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     again = run(job, progress=False)  # from the file, without training
     assert again == result
     other = dataclasses.replace(job, data=job.folder)
-    with pytest.raises(ValueError, match="`data` must be as when .* began"):
+    with pytest.raises(ValueError, match="`--data` must be left out for 'gp', which reads none"):
         run(other, progress=False)
 
     # an evaluation that was cut goes on: the rows that are there are not made anew
@@ -103,6 +103,27 @@ def test_a_start_that_fails_leaves_nothing(job):
     with pytest.raises(checkpoint.CheckpointError):
         run(job, progress=False)
     assert len((job.folder / "parts.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_place_that_takes_no_file_is_refused_before_training(job, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    words = ["run", "gp", "--model", "bsa-tnp", "--quiet", "--runs", str(job.runs)]
+    assert main([*words, "--results", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err == f"'{tmp_path / 'file' / 'gp'}': Not a directory.\n" and not job.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--minutes", "-1"], "`minutes` must be at least 0, got -1.0.\n"),
+        (["--seed", "-1"], "`seed` must be at least 0, got -1.\n"),
+        (["--data", "here"], "`--data` must be left out for 'gp', which reads none, got 'here'.\n"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(words, message, job, capsys):
+    folders = ["--results", str(job.results), "--runs", str(job.runs)]
+    assert main(["run", "gp", "--model", "bsa-tnp", *folders, *words]) == 2
+    assert capsys.readouterr().err == message and not job.runs.exists()
 
 
 def test_the_commit_is_that_of_the_start(job, monkeypatch):
