@@ -54,8 +54,8 @@ def run(
         progress: called with (batches done, batches).
 
     Raises:
-        ValueError: no such method; no batches; an experiment of classes or of two outputs, or one whose process is not known to
-            "gp-known".
+        ValueError: no such method; no batches; an experiment of classes or of two outputs, or one whose process is not
+            known to "gp-known".
     """
     whole("batches", batches)
     experiment = _experiment(name, method)
