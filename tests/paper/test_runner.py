@@ -163,7 +163,8 @@ def test_the_command_line_runs_and_refuses(job, capsys):
     assert main(["run", "gp", "--model", "nobody", *folders]) == 2
     assert "`model`" in capsys.readouterr().err
     assert main(["list"]) == 0
-    assert "gneiting: bsa-tnp-embed" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "gneiting (full, lite): bsa-tnp-embed" in said and "gp (full, lite, hour): " in said
 
 
 def test_a_run_goes_on_with_the_data_that_it_began_with_alone(job, tmp_path, monkeypatch):
