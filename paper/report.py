@@ -63,8 +63,8 @@ def render(results: Sequence[dict[str, Any]]) -> str:
         "every task has its own, and the RMSE of batches is higher for that alone. Older rows lack it.",
         "",
         "'Best at' is the update whose weights were tested. Times are of different commits, and of runs beside other",
-        "work: do not compare them between rows. The time of tests is absent where an earlier call made some of them and",
-        "did not keep it. `+` after a commit: with changes on top.",
+        "work: do not compare them between rows. The time of tests is absent where it was not kept. `+` after a",
+        "commit: with changes on top.",
     ]
     names = [name for name in ORDER if any(one["experiment"] == name for one in results)]
     names += sorted({one["experiment"] for one in results} - set(ORDER))

@@ -100,8 +100,8 @@ def run(
     if not _train(job, experiment, preset, made, minutes, stop, progress=progress):
         _say(f"{job.name} was stopped before its end; the same command goes on.", progress)
         return None
-    found = facts(job, preset) | _test(job, experiment, preset, progress=progress) | {"tested": made}
-    result = record.record(experiment, job.model, job.preset, job.seed, preset, **found)
+    found = facts(job, preset) | _test(job, experiment, preset, progress=progress)
+    result = record.record(experiment, job.model, job.preset, job.seed, preset, tested=made, **found)
     write(job.result, result)
     _say(f"{job.result} written.", progress)
     return result
@@ -211,8 +211,8 @@ def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -
         file = job.folder / f"test-{domain}.jsonl"
         fitting = experiment.adapt(model, stream)
         found = scores(fitting, stream, preset.test_batches, file=file, model_digest=name, progress=say)
-        times = [row.pop("seconds", None) for row in found]  # older rows lack it
-        seconds[domain] = None if None in times else sum(times)
+        times = [row.pop("seconds") for row in found if "seconds" in row]  # older rows lack it
+        seconds[domain] = sum(times) if len(times) == len(found) else None
         tests[domain] = summary(found)
         if experiment.exact is not None:
             exact = exact_scores(

@@ -123,11 +123,11 @@ def main(words: list[str] | None = None) -> int:
         for worker in workers.values():
             worker.close()
     versions = {key: value for worker in workers.values() for key, value in worker.versions.items()}
-    made = record.made() | {"rows": found}
+    made = record.made()
     made["versions"] |= {f"{name} of peers": value for name, value in versions.items() if name != "bsatnp"}
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{made['hardware']['platform']}.json"
-    path.write_text(json.dumps(made, indent=1) + "\n")
+    path.write_text(json.dumps(made | {"rows": found}, indent=1) + "\n")
     print(path)
     return 0
 
