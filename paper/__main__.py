@@ -22,21 +22,31 @@ def main(words: list[str] | None = None) -> int:
     options = _parser().parse_args(words)
     try:
         return options.do(options)
-    except (ValueError, FileNotFoundError, ImportError) as error:
+    except ImportError as error:
+        print(_without(error), file=sys.stderr)
+    except OSError as error:
+        print(f"'{error.filename}': {error.strerror}." if error.filename else error, file=sys.stderr)
+    except (ValueError, FloatingPointError) as error:
         print(error, file=sys.stderr)
-        return 2
+    return 2
+
+
+def _without(error: ImportError) -> str:
+    """What to do about a package that is not there."""
+    return f'{error}: `pip install -e ".[paper]"` in the repository installs what the experiments need.'
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m paper", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    results, runs, data, trained = (argparse.ArgumentParser(add_help=False) for _ in range(4))
+    results, runs, data, budget, trained = (argparse.ArgumentParser(add_help=False) for _ in range(5))
     results.add_argument("--results", type=Path, default=RESULTS, help="folder of results; paper/results if not given")
     runs.add_argument("--runs", type=Path, default=RUNS, help="folder of trainings; runs if not given")
     data.add_argument("--data", type=Path, help="folder of the real data, where an experiment reads some")
     trained.add_argument("--model", required=True, help="its name; `python -m paper list` shows all")
-    trained.add_argument("--preset", choices=PRESETS, default="full", help="the paper's budget, or less")
     trained.add_argument("--seed", type=int, default=0)
+    what = "the paper's budget, or less; `hour` is of gp alone; full if not given"
+    budget.add_argument("--preset", choices=PRESETS, default="full", help=what)
 
     def command(name: str, do: Callable[[argparse.Namespace], int], what: str, *parents: argparse.ArgumentParser):
         found = commands.add_parser(name, help=what, parents=parents)
@@ -44,29 +54,29 @@ def _parser() -> argparse.ArgumentParser:
         return found
 
     what = "train and test one model, or go on where it was stopped"
-    run = command("run", _run, what, trained, data, results, runs)
+    run = command("run", _run, what, trained, budget, data, results, runs)
     run.add_argument("experiment")
     run.add_argument("--minutes", type=float, help="stop training after this long; run again to go on")
     run.add_argument("--quiet", action="store_true", help="show no progress")
     what = "test Gaussian processes fitted to each task apart"
-    apart = command("baseline", _baseline, what, data, results, runs)
+    apart = command("baseline", _baseline, what, budget, data, results, runs)
     apart.add_argument("experiment")
     apart.add_argument("--method", required=True, help="gp-known, gp-fitted (tinygp) or svgp (GPJax)")
-    apart.add_argument("--preset", choices=("full", "lite"), default="lite", help="whose test batches")
-    apart.add_argument("--batches", type=int, default=4, help="how many test batches")
+    apart.add_argument("--batches", type=int, default=4, help="how many test batches; 4 if not given")
     apart.add_argument("--tune", action="store_true", help="print how settings of svgp score on 4 validation tasks")
     what = "score and time a trained SIR model on larger lattices"
-    scaling = command("scaling", _scaling, what, trained, results, runs)
+    scaling = command("scaling", _scaling, what, trained, budget, results, runs)
     scaling.add_argument("--cells", type=int, nargs="+", default=(128, 256, 512, 1024), help="along each axis")
     scaling.add_argument("--samples", type=int, default=8, help="of each lattice")
-    report = command("report", _report, "write tables, curves and the map of README.md", results)
+    what = "write tables and curves; of paper/results into paper, the map of README.md too"
+    report = command("report", _report, what, results)
     report.add_argument("--out", type=Path, default=PAPER, help="folder for REPORT.md and figures/; paper if not given")
     what = "draw the paper's figures from trained models and results"
     figures = command("figures", _figures, what, data, results, runs)
     figures.add_argument("--only", nargs="+", help="gp, gp-multiscale, sphere, sir, era5, convergence, ratios")
     figures.add_argument("--out", type=Path, default=PAPER / "figures", help="folder; paper/figures if not given")
     what = "put the weights of a recorded run into the package, with their card"
-    publish = command("publish", _publish, what, trained, results, runs)
+    publish = command("publish", _publish, what, trained, budget, results, runs)
     publish.add_argument("experiment")
     publish.add_argument("--version", type=int, default=1)
     what = "operations and memory of all models on the paper's 2-D GP batch"
@@ -74,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     flops.add_argument("--model", action="append", help="only this one; may be given several times")
     flops.add_argument("--batch", type=int, default=8, help="tasks in the batch")
     flops.add_argument("--time", action="store_true", help="also time them, and keep what was found of all")
-    command("list", _list, "experiments and models")
+    command("list", _list, "experiments, their budgets and models")
     return parser
 
 
@@ -137,14 +147,21 @@ def _report(options: argparse.Namespace) -> int:
 
     folder, out = options.results, options.out
     results, benches = load(folder), benchmarks.load()
+    if not results:
+        raise ValueError(f"`--results` must be a folder with results of `python -m paper run`, got '{folder}'.")
     out.mkdir(parents=True, exist_ok=True)
     text = render(results) + complexity(folder)
-    made = [*curves.convergence(results, out / "figures"), *curves.ratios(benches, out / "figures")]
     (out / "REPORT.md").write_text("\n".join([text.rstrip("\n"), *benchmarks.tables(benches), *scale.table()]) + "\n")
-    made.append(out / "REPORT.md")
-    if (readme := out / "README.md").exists():
-        readme.write_text(contents.rewrite(readme.read_text(), results, out))
-        made.append(readme)
+    made = [out / "REPORT.md"]
+    own = (folder.resolve(), out.resolve()) == (RESULTS, PAPER)
+    try:
+        made += [*curves.convergence(results, out / "figures"), *curves.ratios(benches, out / "figures")]
+        if own:
+            readme = out / "README.md"
+            readme.write_text(contents.rewrite(readme.read_text(), results, out))
+            made.append(readme)
+    except ImportError as error:
+        print(f"Figures and the map of README.md were left out. {_without(error)}", file=sys.stderr)
     print("\n".join(map(str, made)))
     return 0
 
@@ -183,7 +200,8 @@ def _list(options: argparse.Namespace) -> int:
 
     del options
     for name in MODULES:
-        print(f"{name}: {', '.join(experiment(name).models)}")
+        found = experiment(name)
+        print(f"{name} ({', '.join(found.presets)}): {', '.join(found.models)}")
     return 0
 
 

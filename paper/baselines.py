@@ -34,7 +34,7 @@ class Forecast(NamedTuple):
 class Sparse:
     """The paper's sparse variational process: inducing points, steps of Adam, their rate; and scales of the start.
 
-    Of three rates and three scales, these are the best of `python -m paper baseline era5-cnw --method svgp --tune`.
+    Of three rates and three scales, these are the best of `baseline era5-cnw --method svgp --preset lite --tune`.
     """
 
     inducing: int = 64

@@ -29,6 +29,7 @@ class Item:
         files: pictures or results that it needs instead, under `paper/`.
         why: the reason where it was not run in full.
         models: pattern of the names of the models that it compares.
+        shown: models that it shows, each in a picture that is named after it.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Item:
     files: tuple[str, ...] = ()
     why: str = ""
     models: str = r"(?!bsa-tnp-basis-|bsa-tnp-160-|svgp).*"
+    shown: tuple[str, ...] = ()
 
 
 def _run(experiment: str, more: str = "") -> str:
@@ -45,6 +47,8 @@ def _run(experiment: str, more: str = "") -> str:
 
 
 _DATA = " --data FOLDER"
+_FORECAST = ("tnp-d", "pt-te-tnp-32", "bsa-tnp")
+_ALL = ("convcnp", *_FORECAST)
 
 ITEMS = (
     Item("Figure 1", "overview", "", why="a drawing of the architecture"),
@@ -59,7 +63,7 @@ ITEMS = (
     Item("Tables 4, 16", "SIR", _run("sir"), (("sir", "original"),), why=_GPU),
     Item("Tables 4, 17", "SIR, shifted", _run("sir"), (("sir", "shifted"),), why=_GPU),
     Item("Tables 4, 18", "SIR, doubled", _run("sir"), (("sir", "scaled"),), why=_GPU),
-    Item("Figure 3", "SIR on four domains", "figures --only sir", files=("figures/sir-bsa-tnp.png",)),
+    Item("Figure 3", "SIR on four domains", "figures --only sir", files=("figures/sir-*.png",), shown=_ALL),
     Item(
         "Table 19",
         "SIR on 128² to 1,024² cells",
@@ -69,7 +73,7 @@ ITEMS = (
     ),
     Item("Tables 5, 20", "ERA5, CNW", _run("era5-cnw", _DATA), (("era5-cnw", "western"),), why=_KEY),
     Item("Tables 6, 21", "ERA5, CWN", _run("era5-cwn", _DATA), (("era5-cwn", "northern"),), why=_KEY),
-    Item("Figure 4", "an ERA5 forecast", "figures --only era5", files=("figures/era5-bsa-tnp.png",)),
+    Item("Figure 4", "an ERA5 forecast", "figures --only era5", files=("figures/era5-*.png",), shown=_FORECAST),
     Item("Tables 7, 24", "Beijing air quality", _run("beijing", _DATA), (("beijing", "original"),), why=_EPOCHS),
     Item("Tables 8, 25", "Gneiting GP", _run("gneiting"), (("gneiting", "original"),)),
     Item(
@@ -83,7 +87,7 @@ ITEMS = (
     Item(
         "Table 23",
         "ERA5 against a sparse GP for each task",
-        "baseline era5-cnw --method svgp --preset full --data FOLDER",
+        "baseline era5-cnw --method svgp --preset full --batches 20 --data FOLDER",
         (("era5-cnw", "western"),),
         why=_KEY,
         models="bsa-tnp|svgp",
@@ -115,7 +119,9 @@ def state(item: Item, results: Sequence[dict[str, Any]], folder: Path) -> str:
             origins.append("some of these weights are not those of a row of the report")
         if item.command != "report" and any("budget" in text and "weights" not in text for text in origins):
             origins.append("drawn before pictures named their weights")
-        return "; ".join(["made", *filter(None, origins)])
+        named = [name for name in item.shown if any(path.stem.endswith(f"-{name}") for path in there)]
+        of = f" for {', '.join(named)} of {', '.join(item.shown)}" if len(named) < len(item.shown) else ""
+        return "; ".join([f"made{of}", *filter(None, origins)])
     if not item.rows:
         return f"nothing to run: {item.why}"
     found: dict[str, list[str]] = {"run in full": [], "run lite": [], "run for an hour": [], "not run": []}

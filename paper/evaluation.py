@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import jax
 import numpy as np
 
 from bsatnp.train import batch_sums, prepare
+from paper.files import read_lines
 from paper.protocol import SMOKE, Stream, describe
 
 #: Batches between writings.
@@ -46,7 +48,7 @@ def rows(
     """
     have: list[dict] = []
     if file.exists():
-        first, *rest = map(json.loads, file.read_text().splitlines())
+        first, *rest = read_lines(file)
         have = rest if first == facts else []
     while len(have) < count:
         have += make(list(range(len(have), min(count, len(have) + chunk))))
@@ -71,16 +73,17 @@ def digest(path: Path) -> str:
 def scores(
     model: Any, stream: Stream, batches: int, *, file: Path, model_digest: str, progress: Callable
 ) -> list[dict[str, float]]:
-    """Sums of all scores over each test batch, with the number of values as "count"."""
+    """Sums of all scores over each test batch, with the number of values as "count" and what it took as "seconds"."""
 
     def make(numbers: list[int]) -> list[dict]:
-        key = test_key()
+        key, start = test_key(), time.perf_counter()
         waiting = []
         for number in numbers:
             task = prepare(model, stream(number, key=jax.random.fold_in(key, number)))
             waiting.append(batch_sums(model, task))
         found = jax.device_get(waiting)
-        return [{name: float(term) for name, term in one.terms.items()} | {"count": int(one.count)} for one in found]
+        more = {"seconds": (time.perf_counter() - start) / len(numbers)}
+        return [{n: float(term) for n, term in one.terms.items()} | {"count": int(one.count)} | more for one in found]
 
     return rows(file, {"model": model_digest, "stream": describe(stream)}, batches, make, progress=progress)
 

@@ -16,11 +16,12 @@ from unittest import mock
 import equinox as eqx
 import jax
 
+from bsatnp._types import whole
 from bsatnp.attention import tiles
 from bsatnp.models.base import count_parameters, trainable
 from bsatnp.simulate import GPTasks
 from bsatnp.train import learned_nll, prepare
-from paper import machine, published
+from paper import published, record
 from paper.experiments.gp import EXPERIMENT
 from paper.markdown import markdown
 
@@ -132,7 +133,11 @@ def measure(names: list[str] | None = None, *, batch: int = 8, calls: int = 0) -
         names: models of the experiment "gp".
         batch: tasks in the batch; the paper's 8.
         calls: how often each function is called to time it; 0 for not.
+
+    Raises:
+        ValueError: no such model, or no task.
     """
+    whole("batch", batch)
     names = names or ["convcnp", "tnp-d", "pt-te-tnp-32", "pt-te-tnp-128", "te-tnp", "bsa-tnp"]
     task = GPTasks(batch=batch)(0, key=jax.random.key(0))
     rows = []
@@ -141,8 +146,7 @@ def measure(names: list[str] | None = None, *, batch: int = 8, calls: int = 0) -
         train, infer = of_model(model, prepare(model, task), calls=calls)
         costs = {"train": dataclasses.asdict(train), "infer": dataclasses.asdict(infer)}
         rows.append({"model": name, "parameters": count_parameters(model), **costs})
-    made = {"hardware": machine.hardware(), "versions": machine.versions(), "commit": machine.commit()}
-    return {"batch": batch, "rows": rows, **made}
+    return {"batch": batch, "rows": rows, **record.made()}
 
 
 def table(found: dict[str, Any]) -> list[str]:

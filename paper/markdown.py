@@ -21,7 +21,9 @@ def error(value: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Minutes, or hours where they are many."""
+    """Seconds, minutes or hours, whatever gives a number of some size."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 

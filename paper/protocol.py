@@ -138,16 +138,26 @@ class Experiment:
         """The budget of that name, or a few steps of it under SMOKE=1.
 
         Raises:
-            ValueError: no such preset.
+            ValueError: no such preset; `data` for an experiment that reads none.
         """
+        self._reads(data)
         if name not in self.presets:
             raise ValueError(f"`preset` must be one of {sorted(self.presets)} for '{self.name}', got '{name}'.")
         preset = self.presets[name](data)
         return preset.smoke() if SMOKE else preset
 
     def contents(self, data: Path | None) -> str | None:
-        """A short name for the data that are read where the caller names `data`; None without any."""
+        """A short name for the data that are read where the caller names `data`; None without any.
+
+        Raises:
+            ValueError: `data` for an experiment that reads none.
+        """
+        self._reads(data)
         return machine.contents(data or self.default_data)
+
+    def _reads(self, data: Path | None) -> None:
+        if data is not None and self.default_data is None:
+            raise ValueError(f"`--data` must be left out for '{self.name}', which reads none, got '{data}'.")
 
     def make(self, model: str, *, key: Any, preset: Preset | None = None) -> AbstractModel:
         """The untrained model of that name, for the data of a preset where they matter.

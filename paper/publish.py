@@ -1,6 +1,5 @@
 """Put the weights of a recorded run among those that the package brings, with a card made from its result."""
 
-import json
 from pathlib import Path
 
 import jax
@@ -9,6 +8,7 @@ from bsatnp import checkpoint, pretrained
 from bsatnp.pretrained import Card
 from paper.evaluation import digest
 from paper.experiments import experiment as find
+from paper.files import read
 from paper.markdown import hardware
 from paper.runner import Job
 
@@ -36,7 +36,7 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
     for path in (job.result, job.trained):
         if not path.exists():
             raise FileNotFoundError(f"{path} is missing: finish `python -m paper run {job.experiment}` first.")
-    result = json.loads(job.result.read_text())
+    result = read(job.result)
     if digest(job.trained) != result["weights"]:
         raise ValueError(f"{job.trained} must hold the weights of {job.result}, got others.")
     model = checkpoint.load(job.trained)

@@ -27,18 +27,19 @@ def record(
     preset: Preset,
     *,
     parts: Sequence[Mapping[str, Any]],
+    tested: Mapping[str, Any],
     steps: int,
     train_seconds: float,
     tests: Mapping[str, Any],
     budget: Mapping[str, int | float],
     exact: Mapping[str, Any] | None = None,
-    test_seconds: Mapping[str, float] | None = None,
+    test_seconds: Mapping[str, float | None] | None = None,
     parameters: int | None = None,
     best_step: int | None = None,
     weights: str | None = None,
     history: Sequence[Mapping[str, float]] = (),
 ) -> dict[str, Any]:
-    """The result of one row of a table; what tests now, as `made` gives it, is "tested".
+    """The result of one row of a table.
 
     Args:
         experiment: whose.
@@ -47,12 +48,13 @@ def record(
         seed: of weights and training tasks.
         preset: its tasks and numbers.
         parts: what computed, from one start to the next stop, as `made` gives it.
+        tested: what tests, as `made` gave it before.
         steps: updates.
         train_seconds: wall time of training or fitting.
         tests: scores of each domain.
         budget: numbers that say how much was spent.
         exact: comparison with the exact posterior on each domain.
-        test_seconds: wall time of each test.
+        test_seconds: wall time of each test; None where it is not known.
         parameters: how many were learned.
         best_step: the update with the best validation.
         weights: digest of the file of the trained model.
@@ -78,7 +80,7 @@ def record(
         "data": parts[-1].get("data"),
         "commits": list(dict.fromkeys(part["commit"] for part in parts)),
         "parts": len(parts),
-        "tested": made(),
+        "tested": dict(tested),
         "history": [dict(row) for row in history],
         "tests": dict(tests),
         "exact": dict(exact) if exact else None,

@@ -1,11 +1,12 @@
 """The tables of all results beside the paper's numbers, with the budget and the hardware of each."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from paper import flops, published
+from paper.experiments import title_of
+from paper.files import read
 from paper.markdown import commit, duration, error, hardware, markdown, number
 
 #: Experiments in the order of the paper.
@@ -25,8 +26,12 @@ SCORES = (
 
 
 def load(folder: Path) -> list[dict[str, Any]]:
-    """All results of a folder, in the order of the paper's tables."""
-    found = [json.loads(path.read_text()) for path in sorted(folder.glob("*/*.json"))]
+    """All results of a folder, in the order of the paper's tables.
+
+    Raises:
+        ValueError: a file that is damaged.
+    """
+    found = [read(path) for path in sorted(folder.glob("*/*.json"))]
     found = [one for one in found if "tests" in one]
 
     def place(one):
@@ -47,7 +52,7 @@ def render(results: Sequence[dict[str, Any]]) -> str:
         "Written by `python -m paper report` from the files in `paper/results/`. NLL is in nats for each value, ± its",
         "standard error over test batches; the paper's ± is over five seeds on one RTX 4090. The gap is to the exact",
         "posterior over the batches for which that was computed, and so not the difference of the two numbers that are",
-        "printed. What was not obtained is absent.",
+        "printed; its ± is over the differences of these batches. What was not obtained is absent.",
         "",
         "Columns named after the paper are the paper's, after its full budget, on the domain of its training. The lite",
         "and hour budgets are less, see README.md, and their 'scaled' and 'doubled' domains, twice as wide as that of",
@@ -58,13 +63,14 @@ def render(results: Sequence[dict[str, Any]]) -> str:
         "every task has its own, and the RMSE of batches is higher for that alone. Older rows lack it.",
         "",
         "'Best at' is the update whose weights were tested. Times are of different commits, and of runs beside other",
-        "work: do not compare them between rows. `+` after a commit: with changes on top.",
+        "work: do not compare them between rows. The time of tests is absent where it was not kept. `+` after a",
+        "commit: with changes on top.",
     ]
     names = [name for name in ORDER if any(one["experiment"] == name for one in results)]
     names += sorted({one["experiment"] for one in results} - set(ORDER))
     for name in names:
         rows = [one for one in results if one["experiment"] == name]
-        lines += ["", f"## {rows[0]['title']}"]
+        lines += ["", f"## {title_of(rows[0])}"]
         for preset in sorted({one["preset"] for one in rows}):
             of_preset = [one for one in rows if one["preset"] == preset]
             lines += ["", f"### {preset} budget", "", *_budget(of_preset)]
@@ -78,7 +84,7 @@ def complexity(folder: Path) -> str:
     path = folder / "flops.json"
     if not path.exists():
         return ""
-    found = json.loads(path.read_text())
+    found = read(path)
     lines = [
         "",
         "## Operations and memory on the 2-D GP batch",
@@ -103,11 +109,17 @@ def _budget(rows: list[dict[str, Any]]) -> Iterable[str]:
         where = hardware(one["hardware"])
         where += f", tests {hardware(tested['hardware'])}" if tested["hardware"] != one["hardware"] else ""
         counts = ["" if one[n] is None else f"{one[n]:,}" for n in ("steps", "best_step", "parameters")]
-        times = [duration(one["train_seconds"]), duration(sum((one.get("test_seconds") or {}).values()))]
+        times = [duration(one["train_seconds"]), _tested(one.get("test_seconds") or {})]
         if (last := tested.get("commit")) not in (None, *one["commits"]):
             made += f", tests {commit(last)}"
         body.append([one["model"], str(one["seed"]), *counts, *times, where, made])
     return markdown(head, body)
+
+
+def _tested(seconds: dict[str, float | None]) -> str:
+    """How long all tests took; nothing where older records have next to no time for one that an earlier call made."""
+    known = [each for each in seconds.values() if each is not None and each > 0.1]
+    return duration(sum(known)) if len(known) == len(seconds) > 0 else ""
 
 
 def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:
@@ -126,7 +138,7 @@ def _table(name: str, domain: str, rows: list[dict[str, Any]]) -> Iterable[str]:
         test, bound = one["tests"][domain], (one.get("exact") or {}).get(domain)
         few = f" on {test['batches']} batches" if test["batches"] < batches else ""
         cells = [one["model"], str(one["seed"]), number(test["nll"], 3) + error(test.get("nll_standard_error")) + few]
-        cells += [number(bound["gap"], 3) if bound else ""] if bounds else []
+        cells += [number(bound["gap"], 3) + error(bound.get("gap_standard_error")) if bound else ""] if bounds else []
         cells += [number(test.get(name), 3) for name, _, _ in scores]
         if paper:
             row = paper.get(one["model"], {})

@@ -12,11 +12,13 @@ from typing import Any
 import jax
 
 from bsatnp import checkpoint
+from bsatnp._types import whole
 from bsatnp.models.base import count_parameters
 from bsatnp.train import fit
 from paper import record
 from paper.evaluation import against_exact, digest, exact_file, exact_scores, scores, summary, write_whole
 from paper.experiments import experiment as find
+from paper.files import read, read_lines
 from paper.folders import RESULTS, RUNS
 from paper.protocol import SMOKE, Experiment, Preset
 
@@ -33,6 +35,9 @@ class Job:
         data: folder of real data, where there is some to read.
         results: folder of the JSON files.
         runs: folder of training states, models and half-finished tests.
+
+    Raises:
+        ValueError: a negative seed.
     """
 
     experiment: str
@@ -42,6 +47,9 @@ class Job:
     data: Path | None = None
     results: Path = RESULTS
     runs: Path = RUNS
+
+    def __post_init__(self):
+        whole("seed", self.seed, 0)
 
     @property
     def name(self) -> str:
@@ -76,27 +84,30 @@ def run(
         progress: whether to show bars and lines.
 
     Raises:
-        ValueError: no such experiment, model or preset; other data than when the job began.
+        ValueError: no such experiment, model or preset; other data than when the job began; a file that is damaged;
+            negative minutes.
+        OSError: a folder that cannot be written.
     """
+    if minutes is not None and not minutes >= 0:
+        raise ValueError(f"`minutes` must be at least 0, got {minutes}.")
     if job.result.exists():
-        there = json.loads(job.result.read_text())
+        there = read(job.result)
         _same_data(job, there)
         _say(f"{job.result} is there already.", progress)
         return there
     experiment = find(job.experiment)
-    preset = experiment.preset(job.preset, job.data)
-    job.folder.mkdir(parents=True, exist_ok=True)
-    if not _train(job, experiment, preset, minutes, stop, progress=progress):
+    preset, made = experiment.preset(job.preset, job.data), record.made()
+    if not _train(job, experiment, preset, made, minutes, stop, progress=progress):
         _say(f"{job.name} was stopped before its end; the same command goes on.", progress)
         return None
     found = facts(job, preset) | _test(job, experiment, preset, progress=progress)
-    result = record.record(experiment, job.model, job.preset, job.seed, preset, **found)
+    result = record.record(experiment, job.model, job.preset, job.seed, preset, tested=made, **found)
     write(job.result, result)
     _say(f"{job.result} written.", progress)
     return result
 
 
-def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
+def _train(job, experiment, preset, made, minutes, stop, *, progress) -> bool:
     """Whether the training is finished; its history, wall time and best model are then in the folder of the job."""
     begun = job.trained.exists() or (job.folder / "state.npz").exists()
     if begun and (job.folder / "parts.jsonl").exists():
@@ -104,17 +115,30 @@ def _train(job, experiment, preset, minutes, stop, *, progress) -> bool:
     if job.trained.exists():
         return True
     key_model, key_fit = jax.random.split(jax.random.key(job.seed))
-    with (job.folder / "parts.jsonl").open("a") as file:
-        file.write(json.dumps(record.made() | {"data": _contents(job)}) + "\n")
+    model = experiment.adapt(experiment.make(job.model, key=key_model, preset=preset), preset.train)
+    part = made | {"data": _contents(job)}
+    for path in (job.result, job.trained):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.check_writable(path)
     start = time.monotonic()
+
+    def tasks(step, *, key):
+        """Those of a step; with the first that is asked for, all is checked and the part begins."""
+        nonlocal part
+        drawn = preset.train(step, key=key)
+        if part is not None:
+            with (job.folder / "parts.jsonl").open("a") as file:
+                file.write(json.dumps(part) + "\n")
+            part = None
+        return drawn
 
     def enough(step, row, model):
         late = minutes is not None and time.monotonic() - start > 60 * minutes
         return late or (stop is not None and stop(step))
 
     done = fit(
-        experiment.adapt(experiment.make(job.model, key=key_model, preset=preset), preset.train),
-        preset.train,
+        model,
+        tasks,
         steps=preset.steps,
         key=key_fit,
         optimizer=preset.optimizer(),
@@ -155,7 +179,7 @@ def _contents(job: Job) -> str | None:
 
 def facts(job: Job, preset: Preset) -> dict[str, Any]:
     """What the training left behind."""
-    history = json.loads((job.folder / "history.json").read_text())
+    history = read(job.folder / "history.json")
     validated = [row for row in history if "validation_nll" in row]
     kept = ("step", "loss", "learning_rate", "seconds", "validation_nll")
     return {
@@ -171,7 +195,7 @@ def facts(job: Job, preset: Preset) -> dict[str, Any]:
 
 
 def _parts(job: Job) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (job.folder / "parts.jsonl").read_text().splitlines()]
+    return read_lines(job.folder / "parts.jsonl")
 
 
 def _best(history: list[dict[str, float]]) -> dict[str, float]:
@@ -183,13 +207,13 @@ def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -
     model, name = checkpoint.load(job.trained), digest(job.trained)
     tests, bounds, seconds = {}, {}, {}
     for domain, stream in preset.tests.items():
-        start = time.perf_counter()
         say = _counter(f"{job.name}: {domain}", progress)
         file = job.folder / f"test-{domain}.jsonl"
         fitting = experiment.adapt(model, stream)
         found = scores(fitting, stream, preset.test_batches, file=file, model_digest=name, progress=say)
+        times = [row.pop("seconds") for row in found if "seconds" in row]  # older rows lack it
+        seconds[domain] = sum(times) if len(times) == len(found) else None
         tests[domain] = summary(found)
-        seconds[domain] = time.perf_counter() - start
         if experiment.exact is not None:
             exact = exact_scores(
                 experiment.exact,

@@ -1,7 +1,6 @@
 """SIR on lattices of up to 1,024 × 1,024 cells by a model that was trained on a small one, one sample at a time."""
 
 import dataclasses
-import json
 import resource
 import sys
 import time
@@ -13,12 +12,14 @@ import jax
 import numpy as np
 
 from bsatnp import checkpoint, metrics
+from bsatnp._types import whole
 from bsatnp.predict import predict
 from bsatnp.simulate import SIRTasks
 from bsatnp.tasks import Points
-from paper import machine, record
+from paper import record
 from paper.evaluation import digest, rows, summary, test_key
 from paper.experiments import experiment as find
+from paper.files import read_lines
 from paper.protocol import SMOKE, describe
 from paper.runner import Job, write
 from paper.runner import facts as facts_of
@@ -57,15 +58,17 @@ def run(
 
     Raises:
         FileNotFoundError: the job is not trained.
-        ValueError: an earlier lattice that is not asked for was done with other weights or hardware.
+        ValueError: no samples; an earlier lattice that is not asked for was done with other weights or hardware.
     """
+    whole("samples", samples)
     if not job.trained.exists():
         raise FileNotFoundError(
             f"`{job.trained}` must be there; train it with `python -m paper run sir --model {job.model} "
             f"--preset {job.preset} --seed {job.seed}`."
         )
     experiment, model, name = find("sir"), checkpoint.load(job.trained), digest(job.trained)
-    facts = {"model": name, "hardware": machine.hardware()}
+    made = record.made()
+    facts = {"model": name, "hardware": made["hardware"]}
     sides = dict(sorted((_earlier(job, facts, cells) | dict.fromkeys(cells, samples)).items()))
     streams = {f"{side}x{side}": tasks(side) for side in sides}
     tests, seconds = {}, {}
@@ -93,7 +96,8 @@ def run(
         seconds[domain] = float(sum(extra["seconds"]))
     preset = dataclasses.replace(experiment.preset(job.preset), tests=streams, published={d: d for d in streams})
     experiment = dataclasses.replace(experiment, name="sir-scaling", title="SIR on larger lattices")
-    told: dict[str, Any] = facts_of(job, preset) | {"tests": tests, "test_seconds": seconds}
+    told: dict[str, Any] = facts_of(job, preset) | {"history": ()}  # that is in the training's own result
+    told |= {"tests": tests, "test_seconds": seconds, "tested": made}
     result = record.record(experiment, job.model, job.preset, job.seed, preset, **told)
     write((job.folder if SMOKE else job.results / "sir-scaling") / f"{job.name}.json", result)
     return result
@@ -108,7 +112,7 @@ def _earlier(job: Job, facts: dict[str, Any], cells: Sequence[int]) -> dict[int,
     found = {}
     for file in sorted(job.folder.glob(_file(job, "*").name)):
         side = int(file.stem.rpartition("x")[2])
-        first, *samples = map(json.loads, file.read_text().splitlines())
+        first, *samples = read_lines(file)
         if side in cells:
             continue
         if any(first[name] != fact for name, fact in facts.items()):

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from bsatnp import metrics
+from bsatnp._types import whole
 from bsatnp.likelihoods import Gaussian
 from bsatnp.tasks import Task
 from paper import baselines, record
@@ -53,9 +54,10 @@ def run(
         progress: called with (batches done, batches).
 
     Raises:
-        ValueError: no such method; an experiment of classes or of two outputs, or one whose process is not known to
-            "gp-known".
+        ValueError: no such method; no batches; an experiment of classes or of two outputs, or one whose process is not
+            known to "gp-known".
     """
+    whole("batches", batches)
     experiment = _experiment(name, method)
     chosen = experiment.preset(preset, data)
     row, made = f"{method}-{preset}", record.made()
@@ -80,6 +82,7 @@ def run(
         0,
         chosen,
         parts=[made | {"data": experiment.contents(data)}],
+        tested=made,
         steps=sparse.steps if method == "svgp" else 0,
         budget={"batches": batches, "fit_seconds": fitting / tasks, "predict_seconds": predicting / tasks},
         train_seconds=fitting,

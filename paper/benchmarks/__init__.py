@@ -6,13 +6,13 @@ A file is a list of rows, or an object with such a list as `rows` beside `hardwa
 of memory).
 """
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from paper.benchmarks.rows import DIM, HEADS
+from paper.files import read
 from paper.folders import PAPER
 from paper.markdown import commit, hardware, markdown
 
@@ -52,7 +52,7 @@ def load(folder: Path = FOLDER) -> list[Bench]:
     """
     found = []
     for path in sorted(folder.glob("*.json")):
-        content = json.loads(path.read_text())
+        content = read(path)
         made = {} if isinstance(content, list) else {k: v for k, v in content.items() if k != "rows"}
         rows = content if isinstance(content, list) else content.get("rows")
         if not isinstance(rows, list) or not all({"work", "what", "peer", "ms"} <= set(row) for row in rows):

@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-from paper import machine
+from paper import record
 from paper.benchmarks import FOLDER
 from paper.benchmarks.rows import PEERS, REQUIREMENTS, WORKS, rows
 from paper.folders import ROOT, RUNS
@@ -123,11 +123,11 @@ def main(words: list[str] | None = None) -> int:
         for worker in workers.values():
             worker.close()
     versions = {key: value for worker in workers.values() for key, value in worker.versions.items()}
-    versions = machine.versions() | {f"{name} of peers": value for name, value in versions.items() if name != "bsatnp"}
-    made = {"hardware": machine.hardware(), "versions": versions, "commit": machine.commit(), "rows": found}
+    made = record.made()
+    made["versions"] |= {f"{name} of peers": value for name, value in versions.items() if name != "bsatnp"}
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{made['hardware']['platform']}.json"
-    path.write_text(json.dumps(made, indent=1) + "\n")
+    path.write_text(json.dumps(made | {"rows": found}, indent=1) + "\n")
     print(path)
     return 0
 

@@ -28,6 +28,7 @@ from bsatnp.tasks import Points
 from paper import record
 from paper.benchmarks import FOLDER
 from paper.benchmarks.rows import BASES, DIM, HEADS
+from paper.files import read
 from paper.markdown import commit, hardware, markdown
 from paper.models import bsa_tnp
 from paper.scaling import CHUNK, peak_mib
@@ -110,7 +111,7 @@ def pair_seconds(keys: int, rounds: int = 5) -> float:
 
 def table(folder: Path = SCALE) -> list[str]:
     """What was measured, as Markdown."""
-    rows = sorted((json.loads(path.read_text()) for path in folder.glob("*.json")), key=lambda row: row["targets"])
+    rows = sorted((read(path) for path in folder.glob("*.json")), key=lambda row: row["targets"])
     if not rows:
         return []
     head = [

@@ -8,6 +8,7 @@ import numpy as np
 
 from paper.benchmarks import OURS, Bench, length
 from paper.drawing import style
+from paper.experiments import title_of
 
 #: Ablations, which are left to the tables.
 _ABLATIONS = ("-basis-", "-equal-start")
@@ -35,13 +36,10 @@ def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
                 line["markerfacecolor"] = "white"
             label = f"{one['model']}, seed {one['seed']}{beyond}"
             axis.plot(steps, values, **line, ms=3.5, lw=1.6, label=label)
-        bound = next((b["nll"] for one in rows for b in (one.get("exact") or {}).values()), None)
-        if bound is not None:
-            axis.axhline(bound, color="0.4", lw=1, label="exact posterior (first test domain)")
         axis.set(xlabel="updates", ylabel="validation NLL (nats a value)")
-        figure.suptitle(f"{rows[0]['title']}, {preset} budget", fontsize=10)
+        figure.suptitle(f"{title_of(rows[0])}, {preset} budget", fontsize=10)
         if top is not None:
-            low = min(_values(rows) + ([] if bound is None else [bound]))
+            low = min(_values(rows))
             axis.set_ylim(low - 0.05 * (top - low), top)
         _plain(axis)
         figure.legend(loc="outside right center", frameon=False, fontsize="small")

@@ -116,7 +116,7 @@ def _plane(rows: dict[str, tuple[Maps, Any, Any]], stream: Any, title: str, orig
         axis.set_title(name, fontsize=9)
     style.label(axes, "s₁ (units of the domain)", "s₂ (units of the domain)")
     style.bar(figure, left, axes[:, :3], "f (prior standard deviations)")
-    style.bar(figure, right, axes[:, 3:], "std. deviation of f")
+    style.bar(figure, right, axes[:, 3:], "std. dev. of f (prior ones)")
     figure.suptitle(f"{title}\n{origin}", fontsize=8)
     return style.save(figure, path, origin)
 
@@ -153,7 +153,7 @@ def sphere(runs: Path, out: Path) -> list[Path]:
         axis.set_title(title, fontsize=8)
     style.label(axes, "longitude (°)", "latitude (°)")
     style.bar(figure, left, axes[:, : 2 + n], "f (prior standard deviations)")
-    style.bar(figure, right, axes[:, 2 + n :], "standard deviation of f")
+    style.bar(figure, right, axes[:, 2 + n :], "standard deviation of f (prior standard deviations)")
     title = "Spherical GP, turned by north, east, tilt and drawn where it was before"
     figure.suptitle(f"{title}\n{origins(models)}", fontsize=8)
     return [style.save(figure, out / "sphere.png", origins(models))]

@@ -1,7 +1,6 @@
 """The trained models that are there."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from bsatnp import checkpoint
 from paper.evaluation import digest
 from paper.experiments import experiment as find
+from paper.files import read, read_lines
 from paper.markdown import commit
 from paper.protocol import Experiment, Preset
 
@@ -42,10 +42,10 @@ class Trained:
     @property
     def origin(self) -> str:
         """One line that says where the picture of it comes from."""
-        history = json.loads((self.file.parent / "history.json").read_text())
+        history = read(self.file.parent / "history.json")
         best = checkpoint.header(self.file)["extra"]["step"]
-        parts = (self.file.parent / "parts.jsonl").read_text().splitlines()
-        made = f"commit {commit(json.loads(parts[-1])['commit'])}, weights {digest(self.file)}"
+        parts = read_lines(self.file.parent / "parts.jsonl")
+        made = f"commit {commit(parts[-1]['commit'])}, weights {digest(self.file)}"
         steps = f"update {best:,} of {history[-1]['step']:,}"
         return f"{self.model}, {self.preset} budget, {steps}, seed {self.seed}, {made}"
 

@@ -1,6 +1,8 @@
 """One module for each experiment of the paper."""
 
 import importlib
+from collections.abc import Mapping
+from typing import Any
 
 from paper.protocol import Experiment
 
@@ -27,3 +29,8 @@ def experiment(name: str) -> Experiment:
         raise ValueError(f"`experiment` must be one of {sorted(MODULES)}, got '{name}'.")
     module, _, attribute = MODULES[name].partition(":")
     return getattr(importlib.import_module(f"paper.experiments.{module}"), attribute or "EXPERIMENT")
+
+
+def title_of(result: Mapping[str, Any]) -> str:
+    """The title of a result's experiment; the one in the result where it is none of these."""
+    return experiment(result["experiment"]).title if result["experiment"] in MODULES else result["title"]

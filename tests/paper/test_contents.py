@@ -99,6 +99,17 @@ def test_a_picture_says_what_it_was_drawn_from(tmp_path):
     assert contents.state(item, rows[:1], tmp_path).endswith("are not those of a row of the report")
 
 
+def test_a_picture_says_which_models_it_shows(tmp_path):
+    import matplotlib.pyplot as plt
+
+    (item,) = (item for item in contents.ITEMS if item.name == "Figure 4")
+    for number, name in enumerate(("bsa-tnp", "tnp-d", "pt-te-tnp-32")):
+        style.save(plt.figure(), tmp_path / "figures" / f"era5-{name}.png")
+        expected = ("made for bsa-tnp of tnp-d, pt-te-tnp-32, bsa-tnp", "made for tnp-d, bsa-tnp of tnp-d, ", "made")
+        assert contents.state(item, [], tmp_path).startswith(expected[number])
+    assert contents.state(item, [], tmp_path) == "made"
+
+
 def test_a_text_without_marks_is_refused():
     with pytest.raises(ValueError, match="`text` must hold"):
         contents.rewrite("no map", [], Path())

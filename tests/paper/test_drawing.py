@@ -95,6 +95,18 @@ def test_models_with_the_larger_budget_are_taken_and_compared_alike(tmp_path):
     assert [(one.model, one.preset) for one in trained(tmp_path, "gp", names)] == [("tnp-d", "full")]
 
 
+def test_curves_are_of_results_that_have_some(tmp_path):
+    rows = [{"step": step, "validation_nll": 1 / step} for step in (1, 2, 3)]
+    common = {"preset": "lite", "model": "bsa-tnp", "seed": 0}
+    results = [
+        common | {"experiment": "gp", "history": rows},
+        common | {"experiment": "sir-scaling", "history": []},
+        common | {"experiment": "sir", "model": "bsa-tnp-basis-3", "history": rows},
+    ]
+    assert [path.name for path in curves.convergence(results, tmp_path)] == ["convergence-gp-lite.png"]
+    looks_drawn(tmp_path / "convergence-gp-lite.png")
+
+
 ROWS = [
     {"work": f"L={n}", "what": what, "peer": peer, "ms": None if (n, peer) == (512, "dense") else n * factor}
     for n in (256, 512)

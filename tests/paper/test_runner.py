@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bsatnp import checkpoint, pretrained
-from paper import evaluation, runner
+from paper import evaluation, machine, runner
 from paper.__main__ import main
 from paper.drawing.curves import convergence
 from paper.publish import publish
-from paper.report import load, render
+from paper.report import _tested, load, render
 from paper.runner import run
 
 #: What every result says.
@@ -60,7 +60,7 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     again = run(job, progress=False)  # from the file, without training
     assert again == result
     other = dataclasses.replace(job, data=job.folder)
-    with pytest.raises(ValueError, match="`data` must be as when .* began"):
+    with pytest.raises(ValueError, match="`--data` must be left out for 'gp', which reads none"):
         run(other, progress=False)
 
     # an evaluation that was cut goes on: the rows that are there are not made anew
@@ -74,6 +74,13 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     assert resumed is not None
     moved = (resumed["tests"]["original"]["nll"] - result["tests"]["original"]["nll"]) * first["count"] * 3
     assert moved == pytest.approx(1.0, rel=1e-3)
+    for domain in ("shifted", "scaled"):  # of rows that are there the time is kept
+        assert resumed["test_seconds"][domain] == result["test_seconds"][domain] > 0
+    (job.folder / "test-shifted.jsonl").write_text("\n".join(_without_seconds(job.folder / "test-shifted.jsonl")))
+    job.result.unlink()
+    older = run(job, progress=False)
+    assert older is not None and older["tests"] == resumed["tests"]
+    assert older["test_seconds"] == resumed["test_seconds"] | {"shifted": None}
 
     # the report renders it beside the paper's numbers
     results = load(job.results)
@@ -85,6 +92,59 @@ def test_the_result_is_complete_and_whole(finished, tmp_path):
     assert main(["report", "--results", str(job.results), "--out", str(tmp_path / "out")]) == 0
     report = (tmp_path / "out" / "REPORT.md").read_text()
     assert report.startswith(text.rstrip("\n")) and "## 2-D GP" not in report[len(text) :]  # the benchmarks follow
+
+
+def test_a_start_that_fails_leaves_nothing(job):
+    with pytest.raises(ValueError, match="`model` must be"):
+        run(dataclasses.replace(job, model="nobody"), progress=False)
+    assert not job.runs.exists() and not job.results.exists()
+    assert run(job, stop=lambda step: True, progress=False) is None
+    (job.folder / "state.npz").write_bytes(b"no state")
+    with pytest.raises(checkpoint.CheckpointError):
+        run(job, progress=False)
+    assert len((job.folder / "parts.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_place_that_takes_no_file_is_refused_before_training(job, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    words = ["run", "gp", "--model", "bsa-tnp", "--quiet", "--runs", str(job.runs)]
+    assert main([*words, "--results", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err == f"'{tmp_path / 'file' / 'gp'}': Not a directory.\n" and not job.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--minutes", "-1"], "`minutes` must be at least 0, got -1.0.\n"),
+        (["--seed", "-1"], "`seed` must be at least 0, got -1.\n"),
+        (["--data", "here"], "`--data` must be left out for 'gp', which reads none, got 'here'.\n"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(words, message, job, capsys):
+    folders = ["--results", str(job.results), "--runs", str(job.runs)]
+    assert main(["run", "gp", "--model", "bsa-tnp", *folders, *words]) == 2
+    assert capsys.readouterr().err == message and not job.runs.exists()
+
+
+def test_the_commit_is_that_of_the_start(job, monkeypatch):
+    commits = iter("abcdefgh")
+    monkeypatch.setattr(machine, "commit", lambda: next(commits))
+    result = run(job, progress=False)
+    assert result is not None and (result["commits"], result["tested"]["commit"]) == (["a"], "a")
+
+
+def _without_seconds(file):
+    """The lines of a test as they were once written."""
+    rows = map(json.loads, file.read_text().splitlines())
+    return [json.dumps({name: value for name, value in row.items() if name != "seconds"}) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [({"a": 5.4, "b": 7.0}, "12 s"), ({"a": 5400.0}, "1.5 h"), ({"a": 5.0, "b": 0.001}, ""), ({"a": None}, "")],
+)
+def test_times_of_tests_are_summed_where_all_are_known(seconds, text):
+    assert _tested(seconds) == text
 
 
 def test_the_command_line_runs_and_refuses(job, capsys):
@@ -103,7 +163,8 @@ def test_the_command_line_runs_and_refuses(job, capsys):
     assert main(["run", "gp", "--model", "nobody", *folders]) == 2
     assert "`model`" in capsys.readouterr().err
     assert main(["list"]) == 0
-    assert "gneiting: bsa-tnp-embed" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "gneiting (full, lite): bsa-tnp-embed" in said and "gp (full, lite, hour): " in said
 
 
 def test_a_run_goes_on_with_the_data_that_it_began_with_alone(job, tmp_path, monkeypatch):

@@ -60,6 +60,7 @@ def test_scores_times_and_memory_are_written(tmp_path, monkeypatch, capsys):
     assert main(["scaling", "--model", "bsa-tnp", "--cells", "8", "--samples", "2", *folders]) == 0
     (result,) = load(job.results)
     found = result["tests"]["8x8"]
+    assert result["history"] == []
     assert result["experiment"] == "sir-scaling" and list(result["tests"]) == ["8x8"] and result["steps"] == 7
     assert (found["batches"], found["values"]) == (2, 80)
     assert found["seconds"] > 0 and found["peak_mib"] > 0 and 8 <= found["ctx"] < 16

@@ -24,3 +24,8 @@ def test_what_has_no_process_is_refused(experiment, method, message, tmp_path):
 def test_only_the_sparse_process_is_tuned(capsys):
     assert command.main(["baseline", "gneiting", "--method", "gp-fitted", "--tune"]) == 2
     assert capsys.readouterr().err == "`method` must be 'svgp' to be tuned, got 'gp-fitted'.\n"
+
+
+def test_no_batches_are_refused(capsys):
+    assert command.main(["baseline", "gneiting", "--method", "svgp", "--batches", "0"]) == 2
+    assert capsys.readouterr().err == "`batches` must be at least 1, got 0.\n"
