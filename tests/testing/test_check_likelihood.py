@@ -23,9 +23,18 @@ class Coin(AbstractLikelihood):
     """Heads or tails, 1 or 0: counts that compile in a moment."""
 
     prob: jax.Array
-    mean = property(lambda self: self.prob)
-    variance = property(lambda self: self.prob * (1 - self.prob))
-    std = property(lambda self: jnp.sqrt(self.variance))
+
+    @property
+    def mean(self):
+        return self.prob
+
+    @property
+    def variance(self):
+        return self.prob * (1 - self.prob)
+
+    @property
+    def std(self):
+        return jnp.sqrt(self.variance)
 
     def log_prob(self, f):
         return jnp.log(jnp.where(f == 1, self.prob, 1 - self.prob))
@@ -51,8 +60,15 @@ class CoinHead(AbstractHead):
 
     make: Any = eqx.field(static=True, default=Coin)
     out: int = eqx.field(static=True, default=1)
-    raw = features = property(lambda self: self.out)
     fixed = (0.0, 1.0)
+
+    @property
+    def raw(self):
+        return self.out
+
+    @property
+    def features(self):
+        return self.out
 
     def encode(self, f):
         return jnp.asarray(f)
