@@ -143,7 +143,8 @@ class Widening(ExactGP):
 
 
 def test_every_chain_has_a_random_order_of_its_own():
-    tgt, options = Points({"s": PLACES}, np.arange(5.0)[:, None]), {"key": jax.random.key(0)}
+    options: dict[str, Any] = {"key": jax.random.key(0)}
+    tgt = Points({"s": PLACES}, np.arange(5.0)[:, None])
     scores = joint_log_prob(Widening(), CTX, tgt, orders=8, **options)
     assert len(np.unique(scores.round(3))) > 4
     spread = joint_samples(Widening(), CTX, {"s": PLACES}, samples=1000, chunk=1000, **options).std(0)
