@@ -8,7 +8,7 @@ from bsatnp import BSATNP, Points, nearest
 from bsatnp.bias import RBFNetwork
 from bsatnp.groups import On, Translation
 from bsatnp.likelihoods import CategoricalHead
-from bsatnp.nearest import nearest_error, predict_nearest
+from bsatnp.nearest import _tiles, nearest_error, predict_nearest
 from bsatnp.predict import predict
 
 RNG = np.random.default_rng(0)
@@ -66,13 +66,31 @@ def test_masked_targets_may_lie_anywhere():
 def test_the_error_is_that_of_the_tiles_and_falls_with_k():
     """One tile of all targets: the error is the difference of two calls."""
     near = predict_nearest(MODEL, CTX, TGT, k=4, by="s", tile=100)
-    apart = np.abs(near.mean - predict(MODEL, CTX, TGT).mean)
+    exact = predict(MODEL, CTX, TGT)
+    apart = np.abs(near.mean - exact.mean)
     told = nearest_error(MODEL, CTX, TGT, k=4, by="s", tile=100, key=jax.random.key(1))
     assert told["targets"] == 100
     assert told["mean max"] == pytest.approx(apart.max(), abs=1e-5)
     assert told["mean rms"] == pytest.approx((apart**2).mean() ** 0.5, abs=1e-5)
+    assert told["std max"] == pytest.approx(np.abs(near.std - exact.std).max(), abs=1e-5)
+    assert abs(told["std max"] - told["mean max"]) > 1e-3
     more = nearest_error(MODEL, CTX, TGT, k=32, by="s", tile=100, key=jax.random.key(1))
     assert more["mean rms"] < told["mean rms"] and more["std rms"] < told["std rms"]
+
+
+def test_the_key_chooses_the_tiles_that_are_compared():
+    keys = [jax.random.key(seed) for seed in range(3)]
+    told = [nearest_error(MODEL, CTX, TGT, k=4, by="s", tile=10, tiles=1, key=key) for key in keys]
+    assert {one["targets"] for one in told} == {10} and len({one["mean max"] for one in told}) > 1
+
+
+def test_tiles_divide_the_long_side_and_all_are_full_but_one():
+    strip = np.random.default_rng(0).uniform(size=(104, 2)) * [0.1, 100]
+    tiles = list(_tiles(strip, np.arange(104), 10))
+    assert sorted(map(len, tiles)) == [4, *[10] * 10]
+    np.testing.assert_array_equal(sorted(np.concatenate(tiles)), np.arange(104))
+    first, last = np.sort([[strip[tile, 1].min(), strip[tile, 1].max()] for tile in tiles], 0).T
+    assert (last[:-1] < first[1:]).all(), "no two of them overlap"
 
 
 def test_nothing_to_see_and_nothing_to_predict():
@@ -92,6 +110,10 @@ def test_bad_arguments_are_named():
     }.values():
         with pytest.raises(ValueError, match=words):
             predict_nearest(MODEL, CTX, TGT, **({"k": 3, "by": "s"} | changed))
+    with pytest.raises(ValueError, match="`tiles` must be at least 1, got 0"):
+        nearest_error(MODEL, CTX, TGT, k=3, by="s", tiles=0, key=jax.random.key(0))
+    with pytest.raises(ValueError, match="`by` must give finite places of `ctx`"):
+        predict_nearest(MODEL, CTX, TGT, k=3, by=lambda p: np.where(p["s"] == CTX.index["s"][7], np.inf, p["s"]))
     uneven = TGT | {"t": np.zeros((99, 1))}
     with pytest.raises(ValueError, match="one number of points"):
         predict_nearest(MODEL, CTX, uneven, k=3, by="s")

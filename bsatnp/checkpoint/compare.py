@@ -97,7 +97,9 @@ def _show(node: Any) -> str:
     if not isinstance(node, dict):
         return repr(node)
     if "array" in node:
-        return f"{'key' if node.get('kind') == 'key' else node.get('dtype')} {tuple(node.get('shape', ()))}"
+        kind = node.get("kind")
+        what = f"{node.get('impl')} key" if kind == "key" else node.get("dtype")
+        return f"{what} {tuple(node.get('shape', ()))}" + (" of NumPy" if kind in ("numpy", "scalar") else "")
     if "value" in node:
         return node["value"]
     key, value = next(iter(node.items()), ("dict", {}))

@@ -119,6 +119,11 @@ def test_tisa():
     np.testing.assert_allclose(tile(made), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_the_places_of_tisa_reach_as_far_as_is_said():
+    near, far = (bias.TISA(TimeShift(), dim=1, reach=reach, key=jax.random.key(0)).centre for reach in (1.0, 3.0))
+    np.testing.assert_allclose(far, 3 * near, rtol=1e-5)
+
+
 def test_mlp_bias():
     made = spread(bias.MLPBias(Translation(2), dim=2, heads=3, width=5, activation=jnp.tanh, key=jax.random.key(0)))
     first, last = made.network.layers
@@ -134,6 +139,8 @@ def test_masks():
     assert (causal[0][~np.tril(np.ones((3, 3), bool))] == -np.inf).all()
     window = tile(bias.Window(TimeShift(), 1.2), times, times)
     np.testing.assert_array_equal(window[0] == 0, np.abs(times - times.T) <= 1.2)
+    as_wide = tile(bias.Window(TimeShift(), 1.5), times, times)
+    np.testing.assert_array_equal(as_wide[0] == 0, np.abs(times - times.T) <= 1.5)
 
 
 def test_sum_and_weights():

@@ -7,6 +7,7 @@ import tracemalloc
 import zipfile
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -62,13 +63,29 @@ def test_d1_another_width_names_the_first_difference(saved, everything):
         (lambda m: eqx.tree_at(lambda t: t.table["é"], m, 2.0), "`table/é` is 2.5 in the file, but 2.0 here"),
         (lambda m: eqx.tree_at(lambda t: t.layers, m, m.layers[:1]), "`layers` holds 2 parts in the file, but 1 parts"),
         (lambda m: eqx.tree_at(lambda t: t.layers[0], m, eqx.nn.Identity()), "`layers/0` is equinox.nn.Linear in"),
-        (lambda m: eqx.tree_at(lambda t: t.flags, m, jnp.asarray(m.flags)), "`flags` is bool"),
+        (lambda m: eqx.tree_at(lambda t: t.flags, m, jnp.asarray(m.flags)), r"`flags` is bool .* of NumPy in the"),
         (lambda m: m.layers[0], "the tree is .*Everything in the file, but equinox.nn.Linear here"),
     ],
 )
 def test_differences_from_like(saved, everything, change, message):
     with pytest.raises(CheckpointError, match=message):
         checkpoint.load(saved, like=change(everything()))
+
+
+def test_a_key_of_another_kind_differs_from_like(tmp_path):
+    one, other = ({"key": jax.random.key(0, impl=impl)} for impl in ("rbg", "unsafe_rbg"))
+    checkpoint.save_state(tmp_path / "s", one)
+    with pytest.raises(CheckpointError, match=r"`key` is rbg key \(4,\) in the file, but unsafe_rbg key \(4,\) here"):
+        checkpoint.load_state(tmp_path / "s", other)
+
+
+def test_double_precision_is_not_cut(tmp_path, x64):
+    if x64:
+        pytest.skip("with x64 the numbers are kept")
+    with jax.enable_x64(True):
+        checkpoint.save(tmp_path / "m", eqx.nn.PReLU(jnp.asarray(1 / 3, jnp.float64)))
+    with pytest.raises(CheckpointError, match="holds float64, which needs x64 enabled"):
+        checkpoint.load(tmp_path / "m")
 
 
 def test_unknown_classes_are_named_and_nothing_is_imported(saved, classes):

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import pathlib
+import time
 import types
 import zipfile
 from typing import Any, NamedTuple
@@ -49,8 +50,9 @@ def test_same_bits_can_fail(everything, same_bits):
     assert not same_bits(model.weight, flipped.weight), "-0.0 and 0.0 must differ"
 
 
-def test_equal_models_give_equal_files_that_numpy_reads(tmp_path, everything):
+def test_equal_models_give_equal_files_that_numpy_reads(tmp_path, everything, monkeypatch):
     checkpoint.save(tmp_path / "a", everything(), extra={"units": {"s": "km"}})
+    monkeypatch.setattr(time, "localtime", lambda *_: time.struct_time((2040, 1, 1, 0, 0, 0, 6, 1, 0)))
     checkpoint.save(tmp_path / "b", everything(), extra={"units": {"s": "km"}})
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     arrays = np.load(tmp_path / "a", allow_pickle=False)
@@ -118,6 +120,28 @@ def test_functions_that_jax_has_wrapped(function, classes, tmp_path, same_bits):
     checkpoint.save(tmp_path / "m", mlp)
     x = jnp.asarray([0.3])
     assert same_bits(checkpoint.load(tmp_path / "m", classes=classes)(x), mlp(x))
+
+
+def test_names_that_look_like_paths(tmp_path, same_bits):
+    """No two of them may become one."""
+    one, two = np.ones(2), np.zeros(2)
+    for tree in ({"a/b": one, "a": {"b": two}}, {"~1": one, "/": two}, {"~": one, "~0": two}):
+        checkpoint.save_state(tmp_path / "s", tree)
+        assert same_bits(checkpoint.load_state(tmp_path / "s", tree), tree)
+
+
+def test_host_arrays_that_were_loaded_can_be_written(tmp_path, everything, classes):
+    checkpoint.save(tmp_path / "m", everything())
+    loaded = checkpoint.load(tmp_path / "m", classes=classes)
+    loaded.flags[0, 1] = True
+    assert loaded.flags.all()
+
+
+def test_a_class_of_the_package_that_moved_is_found(tmp_path, monkeypatch, same_bits):
+    head = GaussianHead(2)
+    checkpoint.save(tmp_path / "m", head)
+    monkeypatch.setattr(GaussianHead, "__module__", "bsatnp.elsewhere")
+    assert same_bits(checkpoint.load(tmp_path / "m"), head)
 
 
 def test_of_two_classes_of_one_name_none_is_taken_for_another(tmp_path):
@@ -218,6 +242,15 @@ def test_a_replaced_file_keeps_its_mode_and_names_may_be_long(tmp_path, everythi
     assert path.stat().st_mode & 0o777 == 0o600 and list(tmp_path.iterdir()) == [path]
     checkpoint.check_writable(path)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path, everything, classes, same_bits):
+    link, behind = tmp_path / "link", tmp_path / "behind"
+    checkpoint.save(behind, everything(width=2))
+    link.symlink_to(behind)
+    checkpoint.save(link, everything())
+    found = checkpoint.load(behind, classes=classes)
+    assert link.is_symlink() and same_bits(found.weight, everything().weight)
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,20 @@ def test_samples_are_not_the_identity(name):
     assert max(moved) > 0.1
 
 
+def test_factors_of_a_product_move_apart():
+    space, time = groups.Product(*(groups.On(name, groups.Translation()) for name in "st")).sample(
+        key=jax.random.key(3)
+    )
+    assert abs(space - time) > 1e-3
+
+
+@pytest.mark.parametrize("group", [groups.Translation(), groups.Euclidean(), groups.TimeShift()], ids=str)
+def test_sampled_shifts_are_ten_units_long(group):
+    keys = jax.random.split(jax.random.key(0), 2000)
+    shifts = jax.tree.leaves(jax.vmap(lambda key: group.sample(key=key))(keys))[-1]
+    assert np.std(shifts) == pytest.approx(10, rel=0.1)
+
+
 def test_sampled_rotations_are_proper_and_uniform():
     group = groups.SO3()
     rotations = np.asarray(jax.vmap(lambda k: group.sample(key=k))(jax.random.split(jax.random.key(0), 2000)))

@@ -123,6 +123,36 @@ def test_the_joint_probability_of_an_exact_gp_is_that_of_the_gp_in_every_order()
     assert abs(alone - expected) > 0.1
 
 
+APART = 5100 + 20.0 * np.arange(16)[:, None]
+
+
+def test_a_last_group_that_is_not_full_counts_once():
+    """Sixteen targets too far apart to know of each other, five at a time."""
+    f, key = np.linspace(-2, 2, 16), jax.random.key(3)
+    found = joint_log_prob(ExactGP(), CTX, Points({"s": APART}, f[:, None]), key=key, together=5)
+    np.testing.assert_allclose(found, [log_density(f, 0.0, (1 + NOISE**2) * np.eye(16))], rtol=1e-5)
+    assert (joint_samples(ExactGP(), CTX, {"s": APART}, samples=2, key=key, together=5) != 0).all()
+
+
+class Widening(ExactGP):
+    """No process: every point that is known makes the predictions wider."""
+
+    def condition(self, ctx):
+        std = 1 + jnp.asarray(ctx.usable).sum().astype(jnp.asarray(ctx.f).dtype)
+        return lambda tgt: Gaussian(jnp.zeros((len(tgt), 1), std.dtype), jnp.full((len(tgt), 1), std))
+
+
+def test_every_chain_has_a_random_order_of_its_own():
+    options: dict[str, Any] = {"key": jax.random.key(0)}
+    tgt = Points({"s": PLACES}, np.arange(5.0)[:, None])
+    scores = joint_log_prob(Widening(), CTX, tgt, orders=8, **options)
+    assert len(np.unique(scores.round(3))) > 4
+    spread = joint_samples(Widening(), CTX, {"s": PLACES}, samples=1000, chunk=1000, **options).std(0)
+    np.testing.assert_allclose(spread, np.sqrt((np.arange(3.0, 8) ** 2).mean()), rtol=0.15)
+    ordered = joint_samples(Widening(), CTX, {"s": PLACES}, samples=1000, chunk=1000, ordered=True, **options).std(0)
+    np.testing.assert_allclose(ordered[:, 0], np.arange(3, 8), rtol=0.15)
+
+
 def test_a_target_that_lacks_one_output_counts_with_the_other_and_joins_no_context():
     class Two(ExactGP):
         head: AbstractHead = GaussianHead(2)
@@ -235,6 +265,16 @@ def test_no_targets_and_no_context():
     prior = joint_samples(model, nothing, {"s": np.array([[0.0], [0.1]])}, samples=500, key=key, chunk=500)[..., 0]
     assert np.corrcoef(prior.T)[0, 1] > 0.9
     assert abs(prior.std() - 1) < 0.15
+
+
+def test_whole_numbers_on_the_device_beside_targets_that_are_floats():
+    s, f = np.array([[0], [2]], np.int32), jnp.zeros((2, 1), jnp.float32)
+    tgt = {"s": jnp.asarray([[0.5], [1.5]], jnp.float32)}
+    whole, real = (
+        joint_samples(ExactGP(), Points({"s": jnp.asarray(s, kind)}, f), tgt, samples=2, key=jax.random.key(0))
+        for kind in (jnp.int32, jnp.float32)
+    )
+    np.testing.assert_allclose(whole, real, atol=1e-5)
 
 
 def test_what_cannot_be_sampled_is_refused():

@@ -39,6 +39,7 @@ def test_d9_memory_maps_and_zarr(kernel, points, tmp_path):
         ({"mean": np.zeros((20, 1), "S4")}, r"`out\['mean'\]` must have a floating type, got \|S4"),
         ({"mean": [[0.0]] * 20}, r"`out\['mean'\]` must have shape \(20, 1\), got list"),
         ({"mean": np.broadcast_to(0.0, (20, 1))}, r"`out\['mean'\]` must be writable, got a read-only array"),
+        ({"mean": jnp.zeros((20, 1))}, r"`out\['mean'\]` must be an array that can be written to, got one of JAX"),
         ({"mean": np.zeros(20)}, r"`out\['mean'\]` must have shape \(20, 1\), got \(20,\)"),
     ],
 )

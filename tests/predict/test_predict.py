@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bsatnp.bias import RBFNetwork
-from bsatnp.groups import Euclidean, On
+from bsatnp.groups import SO3, Euclidean, On
 from bsatnp.likelihoods import CategoricalHead
 from bsatnp.models import BSATNP
 from bsatnp.predict import predict
@@ -161,6 +161,18 @@ def test_points_that_do_not_fit(kernel, points, traces, change, message):
     with pytest.raises(ValueError, match=message):
         predict(kernel, ctx, tgt, chunk=16, out=out)
     assert traces == [] and (out["mean"] == -1).all()
+
+
+def test_places_beyond_the_poles_are_refused_on_either_side(kernel, traces):
+    class Globe(type(kernel)):
+        groups = (On("s", SO3()),)
+
+    places = np.zeros((40, 2))
+    beyond = places + 95 * np.eye(40, 2, -32)
+    for ctx, tgt in ((places, beyond), (beyond, places)):
+        with pytest.raises(ValueError, match="the second column goes up to 95, beyond 90"):
+            predict(Globe(), Points({"s": ctx}, np.zeros((40, 1))), {"s": tgt}, chunk=16)
+    assert traces == []
 
 
 def test_chunk_is_checked(kernel, points, monkeypatch):

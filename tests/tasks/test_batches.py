@@ -135,6 +135,12 @@ def test_a_split_is_a_partition(n_ctx, seed):
     np.testing.assert_array_equal(task.ctx.f, task.ctx.index["s"])
 
 
+def test_padding_on_the_host_becomes_neither_context_nor_target():
+    task = split(numbered(6).pad(9), 3, key=jax.random.key(0))
+    assert len(task.ctx) == len(task.tgt) == 3 and task.ctx.mask.all() and task.tgt.mask.all()
+    assert sorted(rows(task.ctx) + rows(task.tgt)) == list(range(6))
+
+
 def test_c7_all_points_as_context_are_all_distinct():
     task = split(numbered(500), 500, key=jax.random.key(0))
     assert sorted(rows(task.ctx)) == list(range(500)) and len(task.tgt) == 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bsatnp.tasks import Points, Task, batch, centre
+from bsatnp.tasks.centring import narrow
 
 STEPS = np.array([[0], [30], [60], [95]])
 
@@ -29,9 +30,10 @@ def joined(moved, name="t"):
         1_700_000_000 + STEPS,
         np.datetime64("2023-11-14T22:13:20", "ns") + STEPS * np.timedelta64(1, "s").astype("timedelta64[ns]"),
         np.datetime64("2023-11-14T22:13:20", "s") + STEPS * np.timedelta64(1, "s"),
+        np.datetime64("2200-01-01", "ns") + STEPS * np.timedelta64(1, "s").astype("timedelta64[ns]"),
         (1_700_000_000 + STEPS).astype(np.uint32),
     ],
-    ids=["float seconds", "integer seconds", "datetime64[ns]", "datetime64[s]", "unsigned"],
+    ids=["float seconds", "integer seconds", "datetime64[ns]", "datetime64[s]", "two centuries on", "unsigned"],
 )
 def test_seconds_since_an_epoch_keep_their_differences(values):
     moved, _ = centre(task(values), ["t"])
@@ -103,6 +105,9 @@ def test_without_context_the_targets_give_the_origin():
     empty = Task(Points({"t": np.zeros((0, 1))}, np.zeros((0, 1))), Points({"t": 1.7e9 + STEPS}))
     t = np.asarray(centre(empty, ["t"])[0].tgt.index["t"], np.float64)
     np.testing.assert_allclose(t - t[0], STEPS, atol=1e-5)
+    padded, origin = centre(Task(empty.ctx, empty.tgt.pad(16)), ["t"])
+    assert origin["t"] == pytest.approx(1.7e9 + STEPS.mean(), abs=1e-5)
+    np.testing.assert_array_equal(padded.tgt.index["t"][:4, 0], t[:, 0])
 
 
 def test_masked_rows_may_hold_anything():
@@ -141,6 +146,31 @@ def test_differences_that_float32_would_lose_are_refused(x64):
     else:
         with pytest.raises(ValueError, match="Component 's' loses differences of 0.1 in float32"):
             centre(values, [])
+
+
+GROUPS = np.array([0, 0, 10, 10, 20, 20.0])  # pairs, each a rounding apart, or more
+
+
+@pytest.mark.parametrize(
+    ("steps", "held"),
+    [
+        (2.1 * np.arange(3), True),
+        (1.9 * np.arange(3), False),
+        ([-5.5e6, 0, 0.5, 1], True),
+        ([-4.5e6, 0, 0.5, 1], False),
+        (GROUPS + 6e-5 * (np.arange(6) % 2), True),
+        (GROUPS + 1.2e-4 * (np.arange(6) % 2), False),
+    ],
+    ids=["wide", "narrow", "far", "less far", "rounding", "no rounding"],
+)
+def test_float32_may_lose_a_quarter_of_a_gap(steps, held, x64):
+    """Half a unit is lost of the first number, here as in every case."""
+    values = 2.0**23 + 0.5 + np.asarray(steps)[:, None]
+    if held or x64:
+        np.testing.assert_allclose(narrow("s", values, np.ones(len(values), bool)), values, atol=0.51)
+    else:
+        with pytest.raises(ValueError, match="Component 's' loses differences of"):
+            narrow("s", values, np.ones(len(values), bool))
 
 
 def test_whole_numbers_that_float32_would_merge_are_refused(x64):

@@ -179,6 +179,38 @@ def test_each_step_has_its_own_key(line, stream):
     assert seen == {n: jax.random.key_data(jax.random.fold_in(key, n)).tolist() for n in range(5)}
 
 
+def test_no_step_could_make_the_keys_of_the_validation(line, stream):
+    key, found = jax.random.key(7), []
+
+    def spy(step, *, key):
+        found.append(jax.random.key_data(key).tolist())
+        return stream(step, key=key)
+
+    fit(line(), stream, steps=3, key=key, validation=spy, validation_batches=2, progress=False)
+    first, *validations = found
+    assert validations == 3 * validations[:2] and first == validations[0] != validations[1]
+    steps = [jax.random.fold_in(key, n) for n in range(3)]
+    drawn = steps + [jax.random.fold_in(step, n) for step in steps for n in range(2)]
+    assert not any(jax.random.key_data(one).tolist() in validations for one in drawn)
+
+
+def test_a_validation_has_a_hundred_batches_and_a_checkpoint_is_written_with_each(line, stream, tmp_path):
+    validations, written = [], []
+
+    def spy(step, *, key):
+        validations.append(step)
+        return stream(step, key=key)
+
+    def look(step, row, model):
+        written.append((tmp_path / "run.npz").exists())
+
+    arguments: dict[str, Any] = {"key": jax.random.key(0), "optimizer": SGD, "progress": False}
+    fit(line(), stream, steps=1, validation=spy, **arguments)
+    assert validations == [0, *range(100)]
+    fit(line(), stream, steps=20, log_every=1, callbacks=[look], checkpoint=tmp_path / "run.npz", **arguments)
+    assert written == [False] + 19 * [True]
+
+
 def test_d5_compilations_are_as_many_as_shapes(line, host_stream):
     traces = []
 
@@ -209,10 +241,11 @@ def test_history_holds_means_rates_and_validation(line, stream, same_bits):
     every = fit(line(), stream, log_every=1, validate_every=1, **arguments)
     run = fit(line(), stream, log_every=4, validate_every=3, **arguments)
     assert same_bits(every.model, run.model)
-    single = [row["loss"] for row in every.history]
     assert [row["step"] for row in run.history] == [3, 4, 6, 8, 9]
     parts = ([0, 1, 2], [3], [4, 5], [6, 7], [8])
-    np.testing.assert_allclose([row["loss"] for row in run.history], [np.mean([single[i] for i in p]) for p in parts])
+    for name in ("loss", "gradient_norm"):
+        single = [row[name] for row in every.history]
+        np.testing.assert_allclose([row[name] for row in run.history], [np.mean([single[i] for i in p]) for p in parts])
     assert ["validation_nll" in row for row in run.history] == [True, False, True, False, True]
     assert run.history[-1]["learning_rate"] == pytest.approx(1e-5) and run.history[0]["gradient_norm"] > 0
     assert run.history[-1]["seconds"] > run.history[0]["seconds"] > 0
@@ -222,6 +255,16 @@ def test_history_holds_means_rates_and_validation(line, stream, same_bits):
         scores[6],
         scores[9],
     ]
+
+
+def test_the_norm_of_the_gradient_is_as_long_as_a_step_of_rate_one(line, stream):
+    run = fit(line(), stream, steps=1, key=jax.random.key(0), optimizer=optax.sgd(1.0), progress=False)
+    moved = [np.ravel(after - before) for after, before in zip(parameters(run.model), parameters(line()), strict=True)]
+    assert run.history[0]["gradient_norm"] == pytest.approx(np.linalg.norm(np.concatenate(moved)), rel=1e-5)
+
+
+def parameters(model):
+    return [np.asarray(leaf) for leaf in (model.weight, model.bias)]
 
 
 def test_best_is_the_model_of_the_lowest_validation_score(line, stream, same_bits):
@@ -263,14 +306,15 @@ def test_validation_goes_once_through_an_epoch_stream(line, stream):
 
 
 def test_callbacks_stop_the_run(line, stream):
-    rows = []
+    rows, after = [], []
 
     def stop(step, row, model):
         rows.append((step, row["loss"]))
         return step >= 4
 
-    run = fit(line(), stream, steps=100, key=jax.random.key(0), log_every=2, callbacks=[stop], progress=False)
-    assert [step for step, _ in rows] == [2, 4] and run.steps == 4
+    callbacks = [stop, lambda step, row, model: after.append(step)]
+    run = fit(line(), stream, steps=100, key=jax.random.key(0), log_every=2, callbacks=callbacks, progress=False)
+    assert [step for step, _ in rows] == after == [2, 4] and run.steps == 4
     assert [(row["step"], row["loss"]) for row in run.history] == rows
 
 

@@ -27,6 +27,15 @@ def test_a_run_of_one_step_has_a_rate():
     assert np.asarray(learning_rate(1, peak=1e-3)(0)) == pytest.approx(1e-3)
 
 
+def test_what_is_not_said_is_as_in_the_paper():
+    """Equal arguments give one object."""
+    said: dict[str, Any] = {"peak": 1e-3, "end": 1e-5, "clip": 0.5, "weight_decay": 1e-4, "b1": 0.9, "b2": 0.999}
+    assert optimizer(100) is optimizer(100, warmup=5, **said)
+    assert optimizer(50_000) is optimizer(50_000, warmup=1000, **said)
+    rate = learning_rate(10)
+    np.testing.assert_allclose([np.asarray(rate(0)), np.asarray(rate(9))], [1e-3, 1e-5], rtol=1e-6)
+
+
 @pytest.mark.parametrize("scale", [0.01, 100.0])
 def test_updates_are_clipped_adamw(scale):
     """Three updates against AdamW written out in NumPy, with gradients below and above the clipping norm."""

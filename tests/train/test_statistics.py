@@ -110,6 +110,14 @@ def test_tasks_that_are_all_padding_do_not_count(model, x64):
     assert eqx.tree_equal(after, model) and np.isfinite(np.asarray(likelihood.mean)).all()
 
 
+def test_a_task_without_context_counts(model, x64):
+    ctx, tgt = draw()
+    ctx = eqx.tree_at(lambda points: points.mask, ctx, ctx.mask.at[1].set(False))
+    _, after = LEARN(model, ctx, tgt)
+    for got, one in zip(numbers(after), moved(model, oracle(model, ctx, tgt, learns=True)[1]), strict=True):
+        np.testing.assert_allclose(got, one, atol=TOLERANCE[x64], rtol=TOLERANCE[x64])
+
+
 def test_the_statistics_after_some_steps(model, x64):
     """With a rate of zero the parameters stay, and the statistics follow their closed form."""
     still = optimizer(3, peak=0.0, end=0.0)

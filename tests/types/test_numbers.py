@@ -84,6 +84,13 @@ def test_integers_on_their_way_to_a_device_do_not_wrap(kind, x64):
         assert (got.dtype == (np.int64 if x64 else np.int32)) == (-(2**31) < min(values) and max(values) < 2**31) or x64
 
 
+def test_the_first_integer_that_a_device_cannot_count_becomes_a_float(x64):
+    most = 2**63 if x64 else 2**31
+    assert device_integers(np.array([most - 1025], np.uint64)).dtype == (np.int64 if x64 else np.int32)
+    assert device_integers(np.array([most], np.uint64)).dtype == np.float64
+    assert device_integers(np.array([2**31 - 1])).dtype == (np.int64 if x64 else np.int32)
+
+
 def test_every_count_is_a_parameter_of_what_it_is_made_with():
     """The names in the errors are those of arguments."""
     for name, (argument, _) in COUNTS.items():
