@@ -8,7 +8,7 @@ import scipy.integrate
 import scipy.special
 import scipy.stats
 
-from bsatnp.likelihoods import Categorical, Gaussian, NegativeBinomial, Poisson
+from bsatnp.likelihoods import Categorical, Gaussian, LogNormal, NegativeBinomial, Poisson
 from bsatnp.likelihoods._counting import large_poisson_count
 
 P = (0.001, 0.025, 0.5, 0.9, 0.999)
@@ -99,6 +99,13 @@ def test_gaussian_samples_have_its_moments():
     draws = np.asarray(pred.sample(key=jax.random.key(0)), np.float64)
     for column, std in zip(draws.T, (0.5, 30.0), strict=True):
         assert scipy.stats.kstest(column, scipy.stats.norm(5, std).cdf).pvalue > 1e-3
+
+
+def test_a_log_normal_keeps_nan_and_covers_nothing_below_zero():
+    wide = LogNormal(np.zeros((4, 1)), np.ones((4, 1)))
+    f = np.array([[np.nan], [0.0], [-1.0], [1.0]])
+    np.testing.assert_allclose(wide.cdf(f), [[np.nan], [0], [0], [0.5]], atol=1e-6)
+    np.testing.assert_array_equal(wide.covers(f, 0.9), [[False], [False], [False], [True]])
 
 
 # Counts ---------------------------------------------------------------------------------------------------------------

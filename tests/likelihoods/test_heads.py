@@ -65,6 +65,12 @@ def test_gaussian_head_splits_means_and_scales():
     np.testing.assert_allclose(pred.std, [[np.hypot(np.log1p(np.exp(0.3)), 0.01), 0.01]], rtol=1e-6)
 
 
+def test_floors_where_none_is_given():
+    low = jnp.full((1, 2), -200.0)
+    np.testing.assert_allclose(GaussianHead()(low).std, 1e-3, rtol=1e-6)
+    np.testing.assert_allclose(PoissonHead()(low[:, :1]).rate, 1e-6, rtol=1e-6)
+
+
 def test_c10_gaussian_at_the_floor_has_the_nll_and_gradient_of_that_std():
     head = GaussianHead(floor=1e-3)
     raw = jnp.array([[0.5, -200.0]])

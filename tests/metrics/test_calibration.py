@@ -102,6 +102,15 @@ def test_the_histogram_is_the_mean_over_draws_of_the_pit(kind):
     np.testing.assert_allclose(got.sum(), 1, rtol=1e-5)
 
 
+def test_the_small_jump_of_a_large_count_is_shared_by_its_bins():
+    rate = np.full((1, 1), 1e6)
+    count = scipy.stats.poisson(rate).median()
+    low, high = (scipy.stats.poisson(rate).cdf(k).item() for k in (count - 1, count))
+    assert low < 0.5 < high < low + 5e-4
+    found = metrics.pit_histogram(Poisson(jnp.asarray(rate)), jnp.asarray(count), np.ones((1, 1), bool), 2)
+    np.testing.assert_allclose(found[0], (0.5 - low) / (high - low), atol=0.02)
+
+
 def test_the_histogram_has_a_valley_for_narrow_predictions_and_a_hump_for_wide_ones():
     for wider, valley in ((2.0, True), (0.5, False)):
         pred, _, f, observed = drawn("gaussian", wider=wider)

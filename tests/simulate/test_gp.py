@@ -117,6 +117,14 @@ def test_stream_has_the_distributions_of_the_paper():
     assert all(np.array_equal(k.variance, np.ones(64)) for k in kernels)
 
 
+def test_noise_owes_nothing_to_the_values():
+    """Points too far apart to be alike: values and noise of unit variance make 2 where they are independent."""
+    task = dataclasses.replace(SMALL, noise=1.0, tgt_noise=1.0, domain=(-1e4, 1e4))(0, key=jax.random.key(0))
+    for points in (task.ctx, task.tgt):
+        f = np.asarray(points.f)[np.asarray(points.mask)]
+        assert abs(f.var() - 2) < 5 * 2 * np.sqrt(2 / len(f))
+
+
 def test_padding_comes_last_and_carries_nothing():
     ctx = SMALL(0, key=jax.random.key(0)).ctx
     mask, f = np.asarray(ctx.mask), np.asarray(ctx.f)

@@ -108,6 +108,14 @@ def test_without_noise_it_interpolates_duplicates_too():
     assert (exact.variance > 0).all() and exact.variance.max() < 1e-6
 
 
+@pytest.mark.parametrize("size", [1e-12, 1e12])
+def test_duplicates_are_mended_by_as_much_as_the_variance_asks_for(size):
+    twice = Points({"s": np.concatenate([S, S])}, np.concatenate([F, F]))
+    exact = posterior(SquaredExponential(0.6, size), twice, Points({"s": S}))
+    np.testing.assert_allclose(exact.mean, F[:, 0], atol=1e-5)
+    assert (exact.variance > 0).all() and exact.variance.max() < 1e-6 * size
+
+
 def test_no_targets_give_an_empty_result():
     exact = posterior(SquaredExponential(), CTX, Points({"s": np.zeros((0, 2))}), noise=0.1)
     assert exact.mean.shape == exact.variance.shape == (0,)

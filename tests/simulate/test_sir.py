@@ -1,5 +1,7 @@
 """Outbreaks on a lattice: infection against NumPy loops, the laws of the process, and the stream of tasks."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +13,7 @@ from bsatnp.simulate.sir import advance, exposure, infection_probability, rollou
 
 S, I, R = 0, 1, 2
 STREAM = SIRTasks(batch=16, n_ctx=(4, 9), n_tgt=20, ctx_sizes=(8,), cells=16)
+MANY = dataclasses.replace(STREAM, batch=64, width=3)
 
 
 def loops(infected, width=9):
@@ -85,6 +88,31 @@ def test_certain_rates_leave_nothing_to_chance():
     np.testing.assert_array_equal(state[1], R)
     still = np.asarray(rollout(start, 0.0, 0.0, 2, key=jax.random.key(0)))
     np.testing.assert_array_equal(still, np.stack([start, start]))
+
+
+def test_every_step_is_left_to_chance_anew():
+    """Half of those who are ill recover at each step: one draw for all steps would leave the others ill for ever."""
+    path = rollout(jnp.full((64, 64), I), 0.0, 0.5, 5, key=jax.random.key(0))
+    share = 0.5 ** np.arange(1, 6)
+    assert np.abs(np.asarray(path == I).mean((1, 2)) - share).max() < 5 * np.sqrt(0.25 / 64**2)
+
+
+def test_outbreaks_of_a_batch_differ_and_say_after_how_many_steps_they_are_seen():
+    """All are ill at first, and half of those who still are recover at each step."""
+    stream = dataclasses.replace(MANY, steps=4, first_cases=(256, 257), recovery=(1e8, 5e7))
+    outbreak = stream.draw(0, key=jax.random.key(0))[1]
+    state, step = np.asarray(outbreak.state).reshape(64, -1), np.asarray(outbreak.step)
+    assert set(step) == {1, 2, 3, 4} and (outbreak.first_cases == 256).all()
+    assert np.abs((state == I).mean(1) - 0.5**step).max() < 5 * np.sqrt(0.25 / 256)
+    assert len(np.unique(state, axis=0)) == 64
+
+
+def test_first_cases_are_as_many_as_the_outbreak_says():
+    still = dataclasses.replace(MANY, steps=1, infection=(1.0, 1e9), recovery=(5.0, 1e-9))
+    outbreak = still.draw(0, key=jax.random.key(0))[1]
+    ill = np.asarray(outbreak.state == I).sum((1, 2))
+    np.testing.assert_array_equal(ill, outbreak.first_cases)
+    assert set(ill) == {1, 2, 3, 4} and (outbreak.step == 1).all()
 
 
 def test_tasks_show_the_state_at_distinct_cells_with_the_context_first_among_the_targets():

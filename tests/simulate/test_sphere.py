@@ -106,6 +106,16 @@ def test_a_rotated_stream_has_the_same_values_elsewhere():
     assert np.abs(s).max() <= 10 and moved[:, 1].min() > 40
 
 
+@pytest.mark.parametrize("turn", [(0.0, 30.0, 0.0), (0.0, 0.0, 20.0), (15.0, 0.0, 0.0)])
+def test_a_stream_turns_about_any_one_axis(turn):
+    north, east, tilt = turn
+    here, there = (
+        np.asarray(stream(0, key=jax.random.key(0)).tgt.index["s"]) for stream in (SMALL, SMALL.rotated(*turn))
+    )
+    np.testing.assert_allclose(rotate(here, north=north, east=east, tilt=tilt), there, atol=1e-4)
+    assert np.abs(here - there).max() > 3
+
+
 def test_stream_has_the_distributions_of_the_paper():
     tasks, kernels = zip(*(SMALL.draw(i, key=jax.random.key(7)) for i in range(10)), strict=True)
     lengthscale = np.concatenate([np.asarray(k.lengthscale) for k in kernels])
