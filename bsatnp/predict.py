@@ -85,7 +85,8 @@ def predict(
             `mesh` with other axes, or with "ctx" for a model that keeps nothing which grows with the context.
     """
     if out is not None and not (isinstance(out, Mapping) and out):
-        raise ValueError(f"`out` must map names to arrays, got {out if out == {} else type(out).__name__}.")
+        got = "no name" if isinstance(out, Mapping) else type(out).__name__
+        raise ValueError(f"`out` must map names to arrays, got {got}.")
     n = check_kinds(model, ctx, tgt)
     if mesh is not None:
         mesh = devices.checked(mesh, ("tgt", "ctx"))

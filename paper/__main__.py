@@ -33,6 +33,8 @@ def main(words: list[str] | None = None) -> int:
 
 def _without(error: ImportError) -> str:
     """What to do about a package that is not there."""
+    if "pip install" in str(error):
+        return str(error)
     return f'{error}: `pip install -e ".[paper]"` in the repository installs what the experiments need.'
 
 

@@ -13,11 +13,10 @@ from bsatnp import frames, testing
 from bsatnp._types import whole
 from bsatnp.checkpoint import check_writable
 from bsatnp.cli.options import columns, parser
-from bsatnp.frames.files import as_written, check_out, is_csv
+from bsatnp.frames.files import MISSING, as_written, check_out, is_csv
 from bsatnp.frames.report import score_lines
 from bsatnp.frames.table import check_names, is_frame, need
 from bsatnp.groups import factors
-from bsatnp.likelihoods import CategoricalHead
 from bsatnp.models.base import count_parameters
 
 #: What users can cause and mend. Anything else is a fault of the program, and shows where it is.
@@ -50,7 +49,7 @@ def _fit(options: argparse.Namespace) -> None:
     meaning = columns(options)
     check_writable(options.out)
     _check_other(options.out, options.data)
-    data = [_read(path, meaning) for path in options.data]
+    data = [frames.read(path) for path in options.data]
     fitted = frames.fit(
         data,
         meaning,
@@ -67,7 +66,7 @@ def _predict(options: argparse.Namespace) -> None:
     check_out(options.out)
     _check_other(options.out, [options.model, options.data, *(options.context or ())])
     fitted = _load(options.model)
-    data, context = _read(options.data, fitted.columns), _context(options, fitted.columns)
+    data, context = _read(options.data, fitted), _context(options, fitted)
     predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
     if is_frame(data):  # beside all that is there, such as the names of places, as it is written
         whole = as_written(options.data) if is_csv(options.data) and is_csv(options.out) else data.copy()
@@ -87,8 +86,8 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("`--context` needs data to score the model on, got none.")
     whole("--examples", options.examples, 0)
     fitted = _load(options.model)
-    data = None if options.data is None else _read(options.data, fitted.columns)
-    context = _context(options, fitted.columns)
+    data = None if options.data is None else _read(options.data, fitted)
+    context = _context(options, fitted)
     meaning = fitted.encoding.meaning
     units = {name: f" ({meaning.units[name]})" for name in fitted.columns.values if name in meaning.units}
     print("predicts " + ", ".join(name + units.get(name, "") for name in fitted.columns.values), end="")
@@ -134,10 +133,11 @@ def _check_other(out: str, given: Sequence[str]) -> None:
         raise ValueError(f"`--out` must not be a file that is read, got {out!r}.")
 
 
-def _read(path: str, columns: frames.Columns) -> Any:
-    values = columns.values if isinstance(columns.head, CategoricalHead) else ()
-    return frames.read(path, labels={*columns.labelled, *values})
+def _read(path: str, fitted: frames.Fitted) -> Any:
+    """Data for a model; words such as NA are labels where they are among those that it knows."""
+    known = fitted.encoding.meaning.labels
+    return frames.read(path, labels=[name for name, found in known.items() if MISSING & set(map(str, found))])
 
 
-def _context(options: argparse.Namespace, columns: frames.Columns) -> list | None:
-    return [_read(path, columns) for path in options.context] if options.context else None
+def _context(options: argparse.Namespace, fitted: frames.Fitted) -> list | None:
+    return [_read(path, fitted) for path in options.context] if options.context else None

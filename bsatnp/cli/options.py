@@ -72,9 +72,7 @@ def _add_fit(fit: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--covariates", nargs="+", default=[], metavar="COLUMN", help="numbers known wherever you predict"
     )
-    what.add_argument(
-        "--categories", nargs="+", default=[], metavar="COLUMN", help="labels known wherever you predict; NA is one"
-    )
+    what.add_argument("--categories", nargs="+", default=[], metavar="COLUMN", help="labels known wherever you predict")
     how = fit.add_argument_group("training")
     length = how.add_mutually_exclusive_group()
     length.add_argument("--steps", type=int, help="number of updates (2000)")

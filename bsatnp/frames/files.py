@@ -11,6 +11,9 @@ from bsatnp.frames.table import is_frame, need
 
 _TABLES, _GRIDS = (".csv", ".csv.gz", ".parquet"), (".nc", ".nc4", ".netcdf")
 
+#: Words that mean missing in CSV, as pandas reads it.
+MISSING = frozenset("#N/A #NA N/A NA <NA> n/a None null NULL -1.#IND -1.#QNAN 1.#IND 1.#QNAN -NaN -nan".split())
+
 
 def read(path: str | os.PathLike, *, labels: Collection[str] = ()) -> Any:
     """A CSV or Parquet file as a DataFrame, a netCDF file as a Dataset.
@@ -45,6 +48,7 @@ def read(path: str | os.PathLike, *, labels: Collection[str] = ()) -> Any:
 def _read_csv(path: str | os.PathLike, labels: Collection[str]) -> Any:
     pandas = need("pandas", "A table")
     data = pandas.read_csv(path)
+    labels = [labels] if isinstance(labels, str) else labels
     known = [data[name] for name in labels if name in data.columns]
     words = [one.name for one in known if one.isna().all() or not pandas.api.types.is_numeric_dtype(one)]
     text = as_written(path) if words else data

@@ -26,6 +26,9 @@ from bsatnp.tasks import Points, Task
 from bsatnp.train import EpochStream
 from bsatnp.train import fit as train
 
+#: Share of the times that must have another one before them within a horizon or a history.
+_FEWEST = 0.01
+
 #: Validations of a run, and how many of them in a row may bring nothing before it stops.
 _VALIDATIONS, _PATIENCE = 25, 13
 
@@ -186,11 +189,13 @@ def _read(data: Any, columns: Columns) -> tuple[Meaning, dict[str, np.ndarray], 
 
 
 def _check_spans(splits: Forecasts, meaning: Meaning, times: np.ndarray) -> None:
-    """Raise ValueError for spans so short that there is no value in them."""
-    step = float(np.median(np.diff(np.unique(times)))) if np.ptp(times) else 0.0
+    """Raise ValueError for spans so short that hardly a time has another one within them."""
+    gaps = np.diff(np.unique(times))
+    step = float(np.median(gaps)) if len(gaps) else 0.0
     hint = "" if meaning.span(step) == f"{step:.4g}" else ": numbers are seconds for dates"
     for name in ("history", "horizon"):
-        if (span := getattr(splits, name)) < (1 - 1e-6) * step:
+        span = getattr(splits, name)
+        if len(gaps) and (gaps <= (1 + 1e-6) * span).mean() < _FEWEST:
             got = f"{meaning.span(step)}, got {meaning.span(span)}"
             raise ValueError(f"`{name}` must be at least one step of the times, {got}{hint}.")
 

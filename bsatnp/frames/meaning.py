@@ -86,6 +86,8 @@ class Meaning:
         """
         for name, unit in data.units.items():
             before = [known[name] for known in (self.named or {}, self.units) if name in known]
+            if self.named is None and name in self.columns.units:  # an older file does not tell what the data named
+                continue
             if before and unit not in before and name not in _degrees(self.columns):
                 raise ValueError(
                     f"Column {name!r} must be in {before[0]!r} as in training, got {unit!r}: convert it, or correct "

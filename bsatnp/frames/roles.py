@@ -269,7 +269,7 @@ def span(name: str, value: Span) -> float:
 def _of_text(name: str, text: str) -> timedelta:
     pandas = need("pandas", "A span of time as text")
     try:
-        units = re.sub(r"(?<=[\d ])d(?![a-z])", "D", text)  # "d" is on its way out
+        units = re.sub(r"(?<=[\d ])[dhDH](?![a-z])", lambda unit: {"d": "D", "H": "h"}.get(unit[0], unit[0]), text)
         read = pandas.Timedelta(units) if any(map(str.isalpha, text)) else None  # it takes a number for nanoseconds
     except ValueError:
         read = None

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
+from numbers import Integral
 from typing import Any
 
 import equinox as eqx
@@ -116,12 +117,12 @@ def check_embeddings(embed: Mapping[str, Any]) -> None:
             "as `MLP` of `bsatnp.layers`, got"
         )
         widths = [getattr(part, width, None) for width in ("n_in", "n_out")]
-        if not all(isinstance(width, int) for width in widths):
+        if not all(isinstance(width, Integral) for width in widths):
             raise ValueError(f"{must} {getattr(part, '__name__', type(part).__name__)} without these.")
         n_in, n_out = widths
         try:
             found = eqx.filter_eval_shape(part, jax.ShapeDtypeStruct((2, n_in), jnp.result_type(float)))
-        except (TypeError, ValueError) as error:
+        except Exception as error:
             raise ValueError(f"{must} {type(part).__name__}, which does not take (2, {n_in}).") from error
         if (shape := getattr(found, "shape", None)) != (2, n_out):
             raise ValueError(

@@ -112,8 +112,8 @@ class AbstractModel(eqx.Module):
         """Say what is wrong with points, as far as it can be seen without running the model.
 
         Raises:
-            ValueError: a batch, missing components, widths that differ, values outside a group's space, numbers whose
-                squares overflow.
+            ValueError: a batch, missing components, widths that differ, values outside a group's space, whole
+                numbers that an embedding would merge, numbers whose squares overflow.
         """
         if points.mask.ndim != 1:
             raise ValueError(
@@ -137,6 +137,9 @@ class AbstractModel(eqx.Module):
         if is_traced(points):
             return
         keep = np.asarray(points.mask)
+        for name in self.embedded:  # which makes floats of whole numbers
+            if points.index[name].dtype.kind in "iu":
+                narrow(name, np.asarray(points.index[name], np.float64), keep)
         for name in sorted(needed):
             _check_squares(f"Component '{name}'", np.asarray(points.index[name])[keep])
         if points.f is not None:

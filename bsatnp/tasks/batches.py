@@ -1,6 +1,6 @@
 """Many tasks of many lengths in few shapes, and one set of points split into a task."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +18,7 @@ def bucket(n: int, sizes: Sequence[int]) -> int:
     Raises:
         ValueError: no size is large enough.
     """
-    if np.ndim(sizes) != 1:
+    if not isinstance(sizes, Iterable):
         raise ValueError(f"`sizes` must be a list of numbers of points, got {sizes!r}.")
     fitting = [size for size in sizes if size >= n]
     if not fitting:

@@ -144,14 +144,14 @@ def narrow(name: str, values: Any, mask: Any) -> np.ndarray:
         values = seconds(values)
     values = values if is_traced(mask) else _visible(values, np.asarray(mask)[..., None])
     values = device_integers(values) if values.dtype.kind in "iu" else values
-    if has_x64() or _is_held(values):
+    if has_x64() or values.dtype.itemsize <= 4:
         return values
     keep = np.ones(values.shape[:-1], bool) if is_traced(mask) else np.asarray(mask)
     values = np.where(keep[..., None], values, 0)
     if (most := np.abs(values).max(initial=0)) > _LARGEST or np.isnan(most):
         raise ValueError(f"Component '{name}' must fit into float32, got {most:.3g}: scale it, or enable x64.")
     for column in range(values.shape[-1]):
-        wide = np.unique(values[keep][:, column]).astype(np.float64)
+        wide = np.unique(values[keep][:, column])
         gaps = np.diff(wide)
         gaps = gaps[gaps > 1e-11 * np.abs(wide).max(initial=0)]  # the rest is rounding
         lost = np.abs(wide.astype(np.float32) - wide).max(initial=0)
@@ -161,11 +161,4 @@ def narrow(name: str, values: Any, mask: Any) -> np.ndarray:
                 f"Component '{name}' loses differences of {np.median(gaps):.3g} in float32 (values near "
                 f"{wide[-1]:.6g}); subtract an origin, scale it, or enable x64."
             )
-    return values if values.dtype.kind in "iu" else values.astype(np.float32)
-
-
-def _is_held(values: np.ndarray) -> bool:
-    """Whether float32, in which models compute, is sure to hold these numbers."""
-    if values.dtype.kind in "iu":
-        return bool(np.abs(values, dtype=np.float64).max(initial=0) <= 2**24)
-    return values.dtype.itemsize <= 4
+    return values.astype(np.float32)

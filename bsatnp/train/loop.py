@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +24,9 @@ from bsatnp.train.optimisers import optimizer as _default_optimizer
 from bsatnp.train.resume import Progress, Run, copy, relaxed
 
 _Model = TypeVar("_Model", bound=AbstractModel)
+
+#: Batches from the start on that may all be without observed targets.
+_UNSEEN = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +137,8 @@ def fit(
             if not (logs or saves):
                 continue
             _collect(now, waiting, checkpoint)
+            if seen and not now.learns and (last or now.step >= _UNSEEN):
+                raise ValueError(f"`stream` must give observed targets, got none in {now.step} batches.")
             now.seconds = time.perf_counter() - start
             if logs:
                 row = now.row()
@@ -197,8 +202,6 @@ def _collect(now: Progress, waiting: list[Array], checkpoint: str | os.PathLike 
         now.pending.append([value, norm])
         now.learns |= bool(observed)
     waiting.clear()
-    if not now.learns:
-        raise ValueError(f"`stream` must give observed targets, got none in {now.step} batches.")
 
 
 def _check_calls(*, stream: Any, validation: Any, callbacks: Any, optimizer: Any) -> None:
@@ -208,7 +211,7 @@ def _check_calls(*, stream: Any, validation: Any, callbacks: Any, optimizer: Any
                 f"`{name}` must be a function of a step and a key that gives its batch, such as an `EpochStream`, got "
                 f"{type(one).__name__}."
             )
-    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+    if not isinstance(callbacks, Collection) or not all(map(callable, callbacks)):
         raise ValueError(f"`callbacks` must be a list of functions, got {callbacks!r}.")
     if not (optimizer is None or hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         raise ValueError(

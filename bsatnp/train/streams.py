@@ -1,7 +1,7 @@
 """Streams over a finite list of tasks."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import equinox as eqx
 import jax
@@ -49,7 +49,7 @@ class EpochStream:
             ("ctx_sizes", max(len(task.ctx) for task in self.tasks)),
             ("tgt_sizes", max(len(task.tgt) for task in self.tasks)),
         ):
-            if np.ndim(sizes := getattr(self, name)) != 1:
+            if not isinstance(sizes := getattr(self, name), Iterable):
                 raise ValueError(f"`{name}` must be a list of numbers of points, got {sizes!r}.")
             sizes = tuple(sizes) or (longest,)
             if max(sizes) < longest:

@@ -143,6 +143,10 @@ def test_labels_are_predicted_beside_the_true_ones(folder):
     assert main(command) == 0
     found = pd.read_csv(folder / "m.csv", keep_default_na=False)
     assert found["soil"].tolist() == list(data["soil"]) and set(found["soil_mode"]) <= {"NA", "clay"}
+    zinc = frames.Columns("zinc", space=frames.Plane("x", "y"), categories="soil")
+    untrained(data.assign(soil="clay"), zinc).save(folder / "clay.bsatnp")
+    assert main(["predict", f"{folder}/clay.bsatnp", f"{folder}/labelled.csv", "--out", f"{folder}/m.csv"]) == 0
+    assert pd.read_csv(folder / "m.csv")["zinc_mean"].isna().tolist() == [True, False] * 30  # missing, where no label
     data = soil_data().assign(soil="None")
     data.to_csv(folder / "none_at_all.csv")
     known = soil_data().assign(soil=["None", "clay"] * 30)

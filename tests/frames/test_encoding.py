@@ -1,5 +1,6 @@
 """Columns, their meaning and scaling: hand-made oracles, and what is refused by name."""
 
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
@@ -248,6 +249,7 @@ def test_units_that_are_declared_and_those_that_the_data_name_are_both_known():
     assert rebuild(node, arrays, known_names(())) == meaning
     node["fields"].pop("named")  # as in older files
     rebuild(node, arrays, known_names(())).check_units(of(columns, data[1]))
+    dataclasses.replace(meaning, named=None).check_units(of(columns, data[2]))  # an older file does not tell
 
 
 def test_spans_of_time_are_no_numbers():

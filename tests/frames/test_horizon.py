@@ -7,6 +7,8 @@ import pytest
 
 from bsatnp import frames
 from bsatnp.cli import main
+from bsatnp.frames.default import default_splits
+from bsatnp.frames.fitting import _check_spans, _read
 from tests.frames.conftest import RIVER, TINY_FIT, river_data, untrained
 
 
@@ -51,3 +53,16 @@ def test_spans_of_less_than_a_step_are_refused(freq, step):
         with pytest.raises(ValueError, match=says):
             splits, free = frames.Forecasts(16, 8, **spans), frames.Columns("v", time=frames.Forward("when"))
             frames.fit(data, free, splits=splits, key=jax.random.key(0), **TINY_FIT)
+
+
+def test_spans_that_some_steps_fit_into_are_taken():
+    """Months of 28 to 31 days, and bursts of readings between long gaps."""
+    months = pd.date_range("2020-01-01", periods=60, freq="MS")
+    bursts = pd.date_range("2024-01-01", periods=40, freq="D").repeat(2) + pd.to_timedelta([0, 20] * 40, unit="min")
+    for when, horizon, history in ((months, "30D", "90D"), (bursts, "1h", "2h")):
+        data = pd.DataFrame({"when": when, "v": np.random.default_rng(0).normal(size=len(when))})
+        forward = frames.Columns("v", time=frames.Forward("when", horizon=horizon, history=history))
+        meaning, index, _, _ = _read(data, forward)
+        splits = default_splits(forward, index)
+        assert isinstance(splits, frames.Forecasts)
+        _check_spans(splits, meaning, index["t"])

@@ -227,6 +227,7 @@ def test_words_for_what_is_missing_are_labels_where_it_is_said(tmp_path):
     assert plain["soil"].isna().all() and plain["none"].isna().all()
     assert told["soil"].isna().tolist() == [False, False, True, True] and told["soil"].tolist()[:2] == ["NA", "None"]
     assert told["none"].isna().tolist() == [False, False, True, False]
+    assert frames.read(tmp_path / "a.csv", labels="soil")["soil"].tolist() == told["soil"].tolist()
     for found in (plain, told):
         np.testing.assert_array_equal(found["n"], [1, np.nan, 3, 4])
         np.testing.assert_array_equal(found["code"], [1, np.nan, 2, 3])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bsatnp import bias
-from bsatnp.groups import On, Translation
+from bsatnp.groups import On, Permutation, Translation
 from bsatnp.layers import MLP, Identity, MultiHeadAttention
 from bsatnp.likelihoods import CategoricalHead, GaussianHead, NegativeBinomialHead, PoissonHead
 from bsatnp.tasks import Points
@@ -150,3 +150,16 @@ def test_device_points_are_checked_too(model):
         model(
             Points({"s": jnp.zeros((4, 2)), "x": jnp.zeros((4, 1))}, jnp.zeros((4, 1))), Points({"s": S, "x": X[:, :1]})
         )
+
+
+def test_whole_numbers_that_an_embedding_would_merge_are_refused(model):
+    """What a group alone looks at stays whole."""
+    far = Points({"s": S, "x": 1_700_000_000 + np.arange(4)[:, None] * np.ones((1, 3), int)}, F)
+    if jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
+        model.check(far)
+        return
+    with pytest.raises(ValueError, match="Component 'x' loses differences of 1 in float32"):
+        model.check(far)
+    model.check(Points(far.index | {"x": far.index["x"] // 1_000_000}, F))
+    codes = bsatnp(rbf(On("id", Permutation(2**25))))
+    codes.check(Points({"id": 2**25 - 4 + np.arange(4)[:, None]}, F))

@@ -58,7 +58,8 @@ def test_what_is_no_embedding_is_refused(make):
     ):
         with pytest.raises(ValueError, match=must + got):
             eqx.filter_eval_shape(lambda part=part: make(embed={"x": part}))
-    made = eqx.filter_eval_shape(lambda: make(embed={"x": Wave(2, 4, lambda x: jnp.concatenate([x, jnp.sin(x)], -1))}))
+    wave = Wave(2, 4, lambda x: jnp.concatenate([x, jnp.sin(x)], -1))
+    made = eqx.filter_eval_shape(lambda: make(embed={"x": wave}))
     assert made.embedded["x"] == 2
 
 

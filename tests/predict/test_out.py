@@ -31,7 +31,8 @@ def test_d9_memory_maps_and_zarr(kernel, points, tmp_path):
 @pytest.mark.parametrize(
     ("out", "message"),
     [
-        ({}, "`out` must map names to arrays, got {}"),
+        (np.zeros((20, 1)), "`out` must map names to arrays, got ndarray"),
+        ({}, "`out` must map names to arrays, got no name"),
         ({"median": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'median'"),
         ({"log_prob": np.zeros((20, 1))}, "`out` must name arrays of Gaussian, got 'log_prob'"),
         ({"mean": np.zeros((20, 1), int)}, r"`out\['mean'\]` must have a floating type, got int64, which would round"),
@@ -43,7 +44,8 @@ def test_d9_memory_maps_and_zarr(kernel, points, tmp_path):
         ({"mean": np.zeros(20)}, r"`out\['mean'\]` must have shape \(20, 1\), got \(20,\)"),
     ],
 )
-def test_d9_out_is_checked(kernel, points, out, message):
+def test_d9_out_is_checked(kernel, points, out, message, monkeypatch):
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
     with pytest.raises(ValueError, match=message):
         predict(kernel, points(3), points(20, values=False), out=out)
 

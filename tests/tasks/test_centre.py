@@ -173,17 +173,6 @@ def test_float32_may_lose_a_quarter_of_a_gap(steps, held, x64):
             narrow("s", values, np.ones(len(values), bool))
 
 
-def test_whole_numbers_that_float32_would_merge_are_refused(x64):
-    values = task(1_700_000_000 + np.arange(3)[:, None], "s")
-    apart = task(1_700_000_000 + 1000 * np.arange(3)[:, None], "s")
-    assert centre(apart, [])[0].ctx.index["s"].dtype.kind == "i"
-    if x64:
-        assert centre(values, [])[0].ctx.index["s"].dtype.kind == "i"
-    else:
-        with pytest.raises(ValueError, match="Component 's' loses differences of 1 in float32"):
-            centre(values, [])
-
-
 def test_device_arrays_pass_through_untouched():
     device = jax.tree.map(jnp.asarray, task(np.array([[10.0], [20.0], [30.0]])))
     moved, origin = centre(device, ["t"])

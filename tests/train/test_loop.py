@@ -106,6 +106,9 @@ def test_a_batch_without_targets_trains_nothing(line, stream):
     assert run.history[-1]["loss"] == 0.0 and run.history[-1]["gradient_norm"] == 0.0
     with pytest.raises(ValueError, match="`stream` must give observed targets, got none in 3 batches"):
         fit(line(), blank, **_with(known | {"steps": 3}))
+    late = lambda step, *, key: (stream if step else blank)(step, key=key)  # noqa: E731
+    fit(line(), late, **_with(known | {"steps": 2, "log_every": 1}))
+    fit(line(), blank, **_with(known | {"loss": lambda model, task: jnp.mean(jnp.square(model.weight))}))
 
 
 def test_the_model_and_the_batches_of_the_caller_stay_usable(line, stream, same_bits):
