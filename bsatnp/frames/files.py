@@ -1,5 +1,6 @@
 """Tables and grids in files, by the suffix of their names."""
 
+import gzip
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -120,7 +121,11 @@ def _write(data: Any, path: Path, kind: str) -> None:
     if kind == ".parquet":
         frame.to_parquet(path, index=named)
         return
-    frame.to_csv(path, index=named, compression="gzip" if kind == ".csv.gz" else None)
+    if kind == ".csv":
+        frame.to_csv(path, index=named)
+        return
+    with path.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as stream:  # neither name nor date
+        frame.to_csv(stream, index=named, mode="wb")
 
 
 def _as_grid(data: Any) -> Any:

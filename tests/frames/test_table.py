@@ -233,6 +233,18 @@ def test_words_for_what_is_missing_are_labels_where_it_is_said(tmp_path):
         np.testing.assert_array_equal(found["code"], [1, np.nan, 2, 3])
 
 
+def test_equal_tables_are_equal_files(tmp_path):
+    frame = pd.DataFrame({"x": [1.5, 2.5], "name": ["a", "ü, b"]})
+    for name in ("a.csv", "a.csv.gz"):
+        kept = []
+        for folder in (tmp_path / "one", tmp_path / "two"):
+            folder.mkdir(exist_ok=True)
+            frames.write(frame, folder / name)
+            kept.append((folder / name).read_bytes())
+            pd.testing.assert_frame_equal(frames.read(folder / name), frame)
+        assert kept[0] == kept[1] and b"tmp" not in kept[0]
+
+
 def test_a_replaced_file_keeps_its_mode(tmp_path):
     frame = pd.DataFrame({"x": [1.5, 2.5]})
     for name in ("a.csv", "a.csv.gz", "a.nc"):
