@@ -197,7 +197,7 @@ def test_tables_are_answered_right_or_refused(data, wrong, where):
     if wrong is not None:
         assume(where in data.columns and len(data) > 0 and not np.isnan(data["known"].to_numpy(float)).any())
         asked = WRONG[wrong](data, where)
-        if isinstance(asked, pd.DataFrame) and wrong in ("dropped", "capital", "number", "a level more"):
+        if isinstance(asked, pd.DataFrame) and wrong in ("dropped", "capital", "number", "nested", "a level more"):
             assume(where not in asked.index.names)  # then it is there still
     found = outcome(lambda: soil().predict(asked), wrong)
     if found is None:
