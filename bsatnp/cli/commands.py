@@ -69,12 +69,12 @@ def _predict(options: argparse.Namespace) -> None:
     data, context = _read(options.data, fitted), _context(options, fitted)
     predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
     if is_frame(data):  # beside all that is there, such as the names of places, as it is written
-        whole = as_written(options.data) if is_csv(options.data) and is_csv(options.out) else data.copy()
+        table = as_written(options.data) if is_csv(options.data) and is_csv(options.out) else data.copy()
         results = [name for name in predicted.columns if name not in fitted.columns.coordinates]
-        check_names(results, whole.columns)
+        check_names(results, table.columns)
         for name in results:  # row by row: an index may have a label twice
-            whole[name] = predicted[name].array
-        whole.attrs, predicted = predicted.attrs, whole
+            table[name] = predicted[name].array
+        table.attrs, predicted = predicted.attrs, table
     frames.write(predicted, options.out)
     blank = int((~fitted.placed(data)).sum())
     rest = f", {blank} left blank without all coordinates" if blank else ""

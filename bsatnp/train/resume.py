@@ -96,9 +96,9 @@ class Run:
     ):
         parameters = trainable(model)
         with relaxed():
-            state = copy(optimizer.init(parameters))
-            _check_update(optimizer, parameters, state)
-        self._first = Progress(0, copy(model), state, copy(model) if validated else None)
+            state = optimizer.init(parameters)
+            program = _program(optimizer, parameters, state)
+        self._first = Progress(0, copy(model), copy(state), copy(model) if validated else None)
         self._path = path
         self._facts = {}
         if path is not None:
@@ -106,7 +106,7 @@ class Run:
             self._facts = {
                 "steps": steps,
                 "key": [str(jax.random.key_impl(key)), jax.random.key_data(key).tolist()],
-                "optimizer": [jax.__version__, _fingerprint(optimizer, parameters)],
+                "optimizer": [jax.__version__, _fingerprint(program, state)],
                 "validated": validated,
             }
 
@@ -166,21 +166,21 @@ class Run:
         return Progress(state["step"], state["model"], state["optimizer"], state["best"], **record, learns=True)
 
 
-def _check_update(optimizer: optax.GradientTransformation, parameters: Any, state: Any) -> None:
-    """Raise ValueError for an optimiser whose updates ask for more than gradients, parameters and the loss."""
+def _program(optimizer: optax.GradientTransformation, parameters: Any, state: Any) -> Any:
+    """What one update computes.
+
+    Raises:
+        ValueError: an optimiser whose updates ask for more than gradients, parameters and the loss.
+    """
     update = partial(optax.with_extra_args_support(optimizer).update, value=jnp.zeros(()))
     try:
-        jax.eval_shape(update, parameters, state, parameters)
+        return jax.make_jaxpr(update)(parameters, state, parameters)
     except TypeError as error:
         raise ValueError(f"`optimizer` must make updates from gradients and the loss alone: {error}.") from None
 
 
-def _fingerprint(optimizer: optax.GradientTransformation, parameters: Any) -> str:
+def _fingerprint(program: Any, state: Any) -> str:
     """A digest of what one update computes, so that a run is not continued under other rates or decays."""
-    update = partial(optax.with_extra_args_support(optimizer).update, value=jnp.zeros(()))
-    with relaxed():
-        state = optimizer.init(parameters)
-        program = jax.make_jaxpr(update)(parameters, state, parameters)
     digest = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(program.jaxpr)).encode())
     injected = [value for _, value in optax.tree_utils.tree_get_all_with_path(state, "hyperparams")]
     for constant in [*_constants(program), *jax.tree.leaves(injected)]:
