@@ -1,6 +1,7 @@
 """A small model with a closed form, and streams."""
 
 import functools
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -47,6 +48,21 @@ class ConditionedLine(eqx.Module):
     def __call__(self, tgt):
         raw = jnp.asarray(tgt.index["s"]) @ self.model.weight + self.model.bias[None]
         return self.model.head(raw.at[:, : self.model.head.out].add(self.level[None]))
+
+
+class Holder(Line):
+    """A line that holds something more."""
+
+    part: Any
+
+    def __init__(self, part):
+        super().__init__(key=jax.random.key(0))
+        self.part = part
+
+
+def one_step(changes: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of `fit` for one step, changed."""
+    return {"steps": 1, "key": jax.random.key(0), "progress": False} | changes
 
 
 @pytest.fixture
