@@ -43,11 +43,37 @@ def test_a_tile_of_one_target_sees_its_nearest_points():
         np.testing.assert_allclose(found.mean[i], alone.mean[0], atol=2e-5)
 
 
+def test_the_middle_of_a_tile_is_that_of_its_box():
+    """Nine targets close together and one far away: the oracle sorts distances from the middle of their box."""
+    places = np.concatenate([TGT["s"][:9] / 8, [[4.0, 4.0]]])
+    nearest = np.argsort(((CTX.index["s"] - (places.min(0) + places.max(0)) / 2) ** 2).sum(-1))[:5]
+    found = predict_nearest(MODEL, CTX, {"s": places}, k=5, by="s", tile=10)
+    close(found, predict(MODEL, CTX.take(np.sort(nearest)), {"s": places}, chunk=10))
+
+
+def test_places_and_dates_together_say_what_is_near():
+    """Dates count as seconds, whole ones in the context, milliseconds in the targets; the oracle sorts distances."""
+    start, seconds, thousandths = (
+        np.datetime64("2024-03-01T00"),
+        np.arange(40)[:, None] % 7,
+        700 * np.arange(6)[:, None],
+    )
+    ctx = Points(CTX.index | {"t": (start + seconds * np.timedelta64(1, "s")).astype("M8[s]")}, CTX.f)
+    tgt = {"s": TGT["s"][:6], "t": start + thousandths * np.timedelta64(1, "ms")}
+    found = predict_nearest(MODEL, ctx, tgt, k=5, by=("s", "t"), tile=1)
+    there = np.concatenate([CTX.index["s"], seconds], 1)
+    for i, place in enumerate(np.concatenate([tgt["s"], thousandths / 1000], 1)):
+        nearest = np.sort(np.argsort(((there - place) ** 2).sum(-1))[:5])
+        alone = predict(MODEL, CTX.take(nearest), {"s": place[None, :2]}, chunk=1)
+        np.testing.assert_allclose(found.mean[i], alone.mean[0], atol=2e-5)
+
+
 def test_hidden_points_are_no_neighbours_and_places_may_be_computed():
     mask = np.arange(40) % 2 == 0
-    hidden = Points(CTX.index, CTX.f, mask=mask)
-    by_function = predict_nearest(MODEL, hidden, TGT, k=8, by=lambda index: 3 * index["s"], tile=16)
-    close(by_function, predict_nearest(MODEL, CTX.take(np.flatnonzero(mask)), TGT, k=8, by=["s"], tile=16))
+    expected = predict_nearest(MODEL, CTX.take(np.flatnonzero(mask)), TGT, k=8, by=["s"], tile=16)
+    missing = np.where(mask[:, None], CTX.f, np.nan)
+    for hidden in (Points(CTX.index, CTX.f, mask=mask), Points(CTX.index, missing)):
+        close(predict_nearest(MODEL, hidden, TGT, k=8, by=lambda index: 3 * index["s"], tile=16), expected)
 
 
 def test_masked_targets_may_lie_anywhere():

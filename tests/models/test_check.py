@@ -161,5 +161,6 @@ def test_whole_numbers_that_an_embedding_would_merge_are_refused(model):
     with pytest.raises(ValueError, match="Component 'x' loses differences of 1 in float32"):
         model.check(far)
     model.check(Points(far.index | {"x": far.index["x"] // 1_000_000}, F))
+    model.check(Points(far.index, F, mask=np.arange(4) == 2))  # the others are hidden
     codes = bsatnp(rbf(On("id", Permutation(2**25))))
     codes.check(Points({"id": 2**25 - 4 + np.arange(4)[:, None]}, F))

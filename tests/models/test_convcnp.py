@@ -242,7 +242,7 @@ def test_dates_on_a_line():
         (lambda: small(length=0.0), "`length` must be positive, got 0.0"),
         (lambda: small(momentum=1.0), "`momentum` must be at least 0 and below 1, got 1.0"),
         (lambda: small().with_grid(Grid((0.0,), (1.0,), (3,))), "`grid` must have the spacing"),
-        (lambda: small().with_grid(Grid((0.0, 0.0), (1.0, 2.0), (3, 3))), "`grid` must have the spacing"),
+        (lambda: small().with_grid(Grid((0.0, 0.0), (1.0, 1.001), (3, 3))), "`grid` must have the spacing"),
         (lambda: Grid((0.0,), (1.0, 1.0), (3,)), "must have one number for each axis, got 1, 2 and 1"),
         (lambda: Grid((0.0,), (0.0,), (3,)), r"`spacing` must be positive, got 0.0"),
         (lambda: Grid((np.nan,), (1.0,), (2,)), "`lower` must be finite, got nan"),
@@ -253,6 +253,7 @@ def test_dates_on_a_line():
         (lambda: PLANE.covering((0.0,), (1.0,)), "`lower` and `upper` must have 2 numbers, got 1 and 1"),
         (lambda: PLANE.covering((0.0, 2.0), (1.0, 1.0)), "`upper` must lie above `lower`"),
         (lambda: covariates().check(Points({"s": HERE})), r"must have components \['s', 'x'\]"),
+        (lambda: covariates().learn(*draw(out=2)), r"must have components \['s', 'x'\]"),
     ],
 )
 def test_what_does_not_fit_is_refused(make, says):

@@ -101,6 +101,11 @@ def test_more_pseudo_tokens_are_a_token_and_a_place_more():
     assert count(7) - count(3) == 4 * (16 + 3)
 
 
+def test_reach_is_the_deviation_of_the_places_at_the_start():
+    places = pttetnp(pseudo=400, reach=5.0).places
+    assert {name: np.std(place) for name, place in places.items()} == pytest.approx({"s": 5.0, "t": 5.0}, rel=0.15)
+
+
 @pytest.fixture(scope="module")
 def pseudo():
     return perturbed(pttetnp(), key=jax.random.key(2))
@@ -116,17 +121,22 @@ def test_targets_see_the_pseudo_tokens_alone(pseudo):
 
 
 def test_places_are_kept_far_from_the_origin(pseudo):
-    """Device arrays, which are not centred: coordinates near 2^13 lose no more than their own rounding does."""
+    """Device arrays, which are not centred: coordinates near 2^13 lose no more than their own rounding does.
+
+    Whichever context point is the first that counts.
+    """
     kind = jnp.float32
     s = np.round(RNG.normal(size=(8, 2)) * 256) / 256  # exact in float32, shifted or not
     t = np.zeros((8, 1))
     shift = np.array([8192.0, -4096.0])
 
-    def predict(s):
+    def predict(s, first=0):
         s, f, rest = jnp.asarray(s, kind), jnp.asarray(t + 0.5, kind), jnp.asarray(t, kind)
-        return CALL(pseudo, Points({"s": s[:5], "t": rest[:5]}, f[:5]), Points({"s": s[5:], "t": rest[5:]}))
+        ctx = Points({"s": s[:5], "t": rest[:5]}, f[:5], mask=jnp.arange(5) >= first)
+        return CALL(pseudo, ctx, Points({"s": s[5:], "t": rest[5:]}))
 
-    assert close(predict(s + shift), predict(s), atol=1e-5)
+    for first in (0, 2):
+        assert close(predict(s + shift, first), predict(s, first), atol=1e-5)
     assert not close(predict(s * 1.5), predict(s), atol=1e-4)
 
 

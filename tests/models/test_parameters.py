@@ -11,7 +11,8 @@ import pytest
 
 from bsatnp import bias
 from bsatnp.groups import On, TimeShift, Translation
-from bsatnp.layers import Identity
+from bsatnp.layers import MLP, Identity, LayerNorm, TokenEmbedding
+from bsatnp.layers.convolution import DepthwiseConvolution
 from bsatnp.models import BSATNP
 from bsatnp.models.base import count_parameters
 from bsatnp.tasks import Points
@@ -61,6 +62,27 @@ def test_what_is_no_embedding_is_refused(make):
     wave = Wave(2, 4, lambda x: jnp.concatenate([x, jnp.sin(x)], -1))
     made = eqx.filter_eval_shape(lambda: make(embed={"x": wave}))
     assert made.embedded["x"] == 2
+
+
+def test_what_layers_give_has_the_size_of_what_they_take_at_the_start():
+    """Wide or narrow; biases are zero. The embedding of the flag has length one whatever its width."""
+    key = jax.random.key(0)
+    for n_in, n_out in ((8, 900), (900, 8), (90, 90)):
+        (layer,) = MLP(n_in, (n_out,), key=key).layers
+        assert float(layer.weight.std()) == pytest.approx(n_in**-0.5, rel=0.05)
+        np.testing.assert_array_equal(layer.bias, 0)
+    flag = TokenEmbedding({}, 1, flag=900, sizes=(1,), key=key).flag
+    assert flag is not None
+    np.testing.assert_allclose(np.linalg.norm(flag, axis=1), 1, rtol=0.1)
+    noise = jnp.asarray(np.random.default_rng(0).normal(size=(30, 40, 20)), float)
+    assert float(DepthwiseConvolution(20, (5, 3), key=key)(noise).std()) == pytest.approx(1, rel=0.15)
+
+
+def test_a_norm_of_small_numbers_in_float64(x64):
+    """As small as the root of its epsilon, which is that of the reference models."""
+    x = np.random.default_rng(0).normal(0, 1e-3, size=(4, 8))
+    expected = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-6)
+    np.testing.assert_allclose(LayerNorm(8)(jnp.asarray(x, float)), expected, atol=1e-12 if x64 else 1e-5)
 
 
 def test_blocks_start_different_and_biases_equal():

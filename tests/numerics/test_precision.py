@@ -3,12 +3,13 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from bias_cases import CASES, points
 from dense_oracle import ENTRIES, draw
 
 from bsatnp.groups import SO3, Euclidean
-from bsatnp.layers import AdditiveScore
+from bsatnp.layers import AdditiveScore, SetConvolution
 from tests.largest import equations
 
 FULL = (jax.lax.Precision.HIGHEST,) * 2
@@ -41,3 +42,14 @@ def test_motions(group):
     both = lambda g, places: (group.act(g, places), group.compose(g, group.inverse(g)))  # noqa: E731
     found = precisions(both, g, places)
     assert found and {*found} == {FULL}
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_set_convolutions(dim):
+    """All but the learned layer that mixes the channels, which is as precise as other linear layers are."""
+    layer = SetConvolution(2, 5, length=1.0, key=jax.random.key(0))
+    axes, points = [np.arange(4.0)] * dim, jnp.ones((7, dim))
+    onto = precisions(lambda values: layer.to_grid(axes, points, values, jnp.ones(7)), jnp.ones((7, 2)))
+    back = precisions(lambda values: layer.from_grid(axes, values, points), jnp.ones((4,) * dim + (2,)))
+    for found in (onto, back):
+        assert found.count(FULL) == len(found) - 1 >= 1

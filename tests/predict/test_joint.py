@@ -193,6 +193,23 @@ def test_reproducible_by_key_and_more_samples_only_add():
     assert (first != few(key=jax.random.key(6))).all()
 
 
+def test_values_of_targets_and_rows_without_a_value_are_not_looked_at():
+    np.testing.assert_array_equal(few(tgt=Points({"s": PLACES[:3]}, np.full((3, 1), 7.0))), few())
+    missing = Points({"s": np.array([[5000.0], [5000.7], [5003.0]])}, np.array([[1.0], [-0.5], [np.nan]]))
+    got = joint_samples(ExactGP(), missing, {"s": PLACES[:3]}, samples=3, key=jax.random.key(5), chunk=3)
+    np.testing.assert_allclose(got, few(), atol=1e-3)
+
+
+def test_values_of_half_precision_are_scored_in_full():
+    f, key = np.array([[0.4], [-1.0], [0.2], [1.1], [7.3]]), jax.random.key(0)
+
+    def score(kind):
+        ctx = Points(CTX.index, np.float16(CTX.f).astype(kind), mask=CTX.mask)
+        return joint_log_prob(ExactGP(), ctx, Points({"s": PLACES}, np.float16(f).astype(kind)), key=key, ordered=True)
+
+    np.testing.assert_allclose(score(np.float16), score(np.float32), rtol=1e-5)
+
+
 def test_padding_of_targets_changes_nothing_and_is_nan():
     padded = few(tgt=Points({"s": PLACES[:3]}).pad(5))
     np.testing.assert_allclose(padded[:, :3], few(), rtol=1e-5)
@@ -287,6 +304,8 @@ def test_what_cannot_be_sampled_is_refused():
         joint_samples(model, CTX, {"x": PLACES}, key=key)
     with pytest.raises(ValueError, match="must carry observed values"):
         joint_samples(model, Points({"s": PLACES}), {"s": PLACES}, key=key)
+    with pytest.raises(ValueError, match="`f` must have 1 outputs, got 2"):
+        joint_samples(model, Points({"s": PLACES}, np.zeros((5, 2))), {"s": PLACES}, key=key)
     with pytest.raises(ValueError, match="`tgt` must be Points with the values `f` to score"):
         joint_log_prob(model, CTX, Points({"s": PLACES}), key=key)
     with pytest.raises(ValueError, match="`orders` must be 1 where targets are `ordered`, got 2"):

@@ -66,6 +66,20 @@ def test_normalisation_by_the_batch_in_float64(x64):
     np.testing.assert_allclose(after.variance, 0.9 + 0.1 * variance, rtol=TOLERANCE[x64])
 
 
+def test_grids_of_half_precision_are_normalised_in_full():
+    """About 100, where bfloat16 has steps of a half: the mean lies between two of them."""
+    x = jnp.asarray(np.random.default_rng(0).normal(100, 2, size=(2, 40, 3)), jnp.bfloat16)
+    norm = BatchNorm(3, momentum=0.0)
+    one = jax.vmap(lambda x: norm.learn(x, weight=jnp.ones(()), axis="task"), axis_name="task", out_axes=(0, None))
+    y, after = jax.jit(one)(x)
+    wide = np.asarray(x, np.float64)
+    mean, variance = wide.mean((0, 1)), wide.var((0, 1))
+    np.testing.assert_allclose(after.mean, mean, rtol=1e-5)
+    np.testing.assert_allclose(after.variance, variance, rtol=1e-4)
+    assert y.dtype == jnp.bfloat16
+    np.testing.assert_allclose(np.asarray(y, np.float64), (wide - mean) / np.sqrt(variance), atol=0.01)
+
+
 def test_gradients_go_through_the_statistics_of_the_batch(x64):
     """Against differences in float64: the sum of all that comes out does not depend on what goes in."""
     x = np.random.default_rng(1).normal(size=(2, 3, 2))
@@ -110,9 +124,9 @@ def test_tasks_that_are_all_padding_do_not_count(model, x64):
     assert eqx.tree_equal(after, model) and np.isfinite(np.asarray(likelihood.mean)).all()
 
 
-def test_a_task_without_context_counts(model, x64):
-    ctx, tgt = draw()
-    ctx = eqx.tree_at(lambda points: points.mask, ctx, ctx.mask.at[1].set(False))
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_task_without_context_or_without_targets_counts(model, x64, side):
+    ctx, tgt = eqx.tree_at(lambda task: task[side].mask, draw(), replace_fn=lambda mask: mask.at[1].set(False))
     _, after = LEARN(model, ctx, tgt)
     for got, one in zip(numbers(after), moved(model, oracle(model, ctx, tgt, learns=True)[1]), strict=True):
         np.testing.assert_allclose(got, one, atol=TOLERANCE[x64], rtol=TOLERANCE[x64])
