@@ -66,8 +66,8 @@ def _add_fit(fit: argparse.ArgumentParser) -> None:
     what.add_argument(
         "--history", type=_span, metavar="SPAN", help="how far forecasts look back; a number is seconds for dates"
     )
-    what.add_argument("--hour", metavar="COLUMN", help="dates whose hour of the day matters")
-    what.add_argument("--season", metavar="COLUMN", help="dates whose day of the year matters")
+    what.add_argument("--hour", metavar="COLUMN", help="dates of which like hours of the day are alike")
+    what.add_argument("--season", metavar="COLUMN", help="dates of which like days of the year are alike")
     what.add_argument("--phase", nargs=2, action="append", default=[], metavar=("COLUMN", "PERIOD"), help="any phase")
     what.add_argument(
         "--covariates", nargs="+", default=[], metavar="COLUMN", help="numbers known wherever you predict"

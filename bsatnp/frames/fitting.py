@@ -2,6 +2,7 @@
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ _FEWEST = 0.01
 
 #: Validations of a run, and how many of them in a row may bring nothing before it stops.
 _VALIDATIONS, _PATIENCE = 25, 13
+#: Updates that are made even where there is no time for them.
+_LEAST = 10
 
 
 def fit(
@@ -69,6 +72,9 @@ def fit(
             `bsatnp.frames.default_model`.
         simulate: share of the tasks whose values are simulated; 1 for few points and 0 for others when None.
         progress: whether to show a bar.
+
+    Warns:
+        UserWarning: `minutes` that are used up by compiling, so that the model is hardly trained.
 
     Raises:
         ValueError: columns that are missing or do not hold what they should, too few rows, numbers out of range, a
@@ -231,7 +237,14 @@ def _affordable(model: AbstractModel, stream: Stream, limit: float, *, key: Key)
     trial = train(model, stream, steps=6, key=key, log_every=1, progress=False).history
     compiling = time.perf_counter() - start
     each = float(np.median(np.diff([row["seconds"] for row in trial])))
-    return max(10, int(0.85 * max(limit - 2 * compiling, 0) / each))
+    steps = int(0.85 * max(limit - 2 * compiling, 0) / each)
+    if steps < _LEAST:
+        warnings.warn(
+            f"`minutes` must leave time for {_LEAST} updates beside compiling, got {limit / 60:g}: the model is hardly "
+            "trained.",
+            stacklevel=3,
+        )
+    return max(_LEAST, steps)
 
 
 def _patience(steps: int) -> Callable[[int, dict[str, float], Any], bool]:

@@ -218,6 +218,9 @@ class Phase(AbstractRole):
 def HourOfDay(column: str) -> Phase:
     """The hour of the day of a column of dates, as a phase; hours that are numbers are `Phase(column, 24)`.
 
+    Like hours are alike, but none has a level of its own: where nights are low though the context holds none, give the
+    sine and the cosine of the hour as covariates.
+
     Dates with a time zone are converted to UTC: for hours of a place with summer time take their zone off before, with
     `column.dt.tz_localize(None)`.
     """
@@ -225,7 +228,11 @@ def HourOfDay(column: str) -> Phase:
 
 
 def DayOfYear(column: str) -> Phase:
-    """The season of a column of dates, as a phase; days that are numbers are `Phase(column, 365.2425)`."""
+    """The season of a column of dates, as a phase; days that are numbers are `Phase(column, 365.2425)`.
+
+    Like seasons are alike, but none has a level of its own: where winters are high though the context holds none, as in
+    forecasts that look back some weeks, give the sine and the cosine of the season as covariates.
+    """
     return Phase(column, 365.2425 * _DAY, component="season", dated=True)
 
 

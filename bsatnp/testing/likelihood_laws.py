@@ -42,8 +42,9 @@ def check_likelihood(head: AbstractHead, *, n: int = 3, examples: int = 25, tole
     `encode` makes `features` finite numbers of it; log probabilities and their gradients are finite, beside a missing
     value too, in whose place `masked` puts parameters of 1; `cdf` rises between 0 and 1; `quantile(p)` is where `cdf`
     reaches p; `log_prob` is what `cdf` says: its slope, or for counts (`head.fixed` holds 0 and 1) its steps at whole
-    numbers; `covers` holds between two quantiles; draws follow `cdf`, and have the `mean` and the `crps`; `variance`
-    is the square of `std`. What raises `NotImplementedError` is left out.
+    numbers; `covers` holds between two quantiles; draws follow `cdf`, have the `mean` and the `crps`, and spread no
+    farther than `std` says (an `std` that is too large could be the mark of rare large values); `variance` is the
+    square of `std`. What raises `NotImplementedError` is left out.
 
     Outputs of a network are tried between ±2, as they are at the start of training.
 
@@ -118,6 +119,12 @@ def check_likelihood(head: AbstractHead, *, n: int = 3, examples: int = 25, tole
         draws = _draws(head, raw, seed)
         return _mean_of(draws, _at(head, raw, "mean", draws[:_MANY])[0])
 
+    def spread(raw, seed):
+        draws = _draws(head, raw, seed)
+        mean, std = (_at(head, raw, answer, draws[:_MANY])[0] for answer in ("mean", "std"))
+        square = np.square((draws - mean) / np.maximum(std, np.finfo(std.dtype).tiny))
+        return Off(float(square.mean() - 1), float(_ERRORS * square.std() / square.size**0.5 + 1e-2))
+
     def ranked(raw, seed):
         draws = _draws(head, raw, seed)
         left, right = np.split(draws, 2)
@@ -140,6 +147,7 @@ def check_likelihood(head: AbstractHead, *, n: int = 3, examples: int = 25, tole
     law("covers holds between two quantiles", covered, "covers", "quantile")
     law("draws follow cdf", follows, "cdf", "quantile")
     law("draws have the mean", centred, "mean")
+    law("draws spread no farther than std", spread, "mean", "std")
     law("draws have the crps", ranked, "crps")
     law("variance is the square of std", squared, "variance", "std")
 
