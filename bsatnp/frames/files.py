@@ -6,9 +6,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bsatnp.checkpoint import check_writable
 from bsatnp.checkpoint.writing import replacing
-from bsatnp.frames.table import is_frame, need
+from bsatnp.frames.table import NUMBERS, is_frame, need
 
 _TABLES, _GRIDS = (".csv", ".csv.gz", ".parquet"), (".nc", ".nc4", ".netcdf")
 
@@ -77,7 +79,7 @@ def write(data: Any, path: str | os.PathLike) -> None:
     part. An array without a name is called "values".
 
     Raises:
-        ValueError: another suffix, another kind of object, names of columns that netCDF does not take.
+        ValueError: another suffix, another kind of object, columns that netCDF does not take, or their names.
         OSError: the folder is not there or cannot be written.
         ImportError: what writes such files is not installed.
     """
@@ -132,7 +134,7 @@ def _as_grid(data: Any) -> Any:
     """A Dataset of what netCDF takes.
 
     Raises:
-        ValueError: columns whose names netCDF cannot tell apart, or that are no text.
+        ValueError: columns whose names netCDF cannot tell apart, or are no text; columns that it cannot hold.
     """
     pandas = need("pandas", "A table")
     if is_frame(data):
@@ -141,7 +143,7 @@ def _as_grid(data: Any) -> Any:
         index = data.index
         if isinstance(index.dtype, pandas.DatetimeTZDtype):
             index = index.tz_convert("UTC").tz_localize(None)
-        columns = {name: _simple(data[name]).to_numpy() for name in data.columns}
+        columns = {name: _simple(name, data[name]).to_numpy() for name in data.columns}
         grid = pandas.DataFrame(columns, index=index).to_xarray()
         for name, unit in data.attrs.get("units", {}).items():
             if name in grid:
@@ -158,14 +160,30 @@ def _as_grid(data: Any) -> Any:
     return grid.rename(names)
 
 
-def _simple(series: Any) -> Any:
-    """A column of a type that NumPy has: dates in UTC, numbers in float64 where some may be missing, else objects."""
+def _simple(name: Any, series: Any) -> Any:
+    """A column of a type that netCDF has: dates in UTC, numbers in float64 where some may be missing, text, or spans.
+
+    Raises:
+        ValueError: anything else.
+    """
     pandas = need("pandas", "A table")
+    types = pandas.api.types
     if isinstance(series.dtype, pandas.DatetimeTZDtype):
         return series.dt.tz_convert("UTC").dt.tz_localize(None)
-    if not pandas.api.types.is_extension_array_dtype(series.dtype):
-        return series
-    return series.astype(float if pandas.api.types.is_numeric_dtype(series.dtype) else object)
+    if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
+        return series.astype(float) if types.is_extension_array_dtype(series.dtype) else series
+    objects = series.astype(object)
+    plain = objects.infer_objects()
+    if isinstance(plain.dtype, np.dtype) and plain.dtype.kind in "biufmM":
+        return plain
+    kind = types.infer_dtype(objects, skipna=True)
+    if kind in NUMBERS:
+        return objects.where(~objects.isna(), np.nan).astype(float)
+    if kind in ("date", "datetime", "datetime64"):
+        return pandas.to_datetime(objects, utc=True).dt.tz_localize(None)
+    if kind not in ("string", "bytes", "empty", "timedelta", "timedelta64"):
+        raise ValueError(f"Column {name!r} must hold numbers, dates, spans of time or text for netCDF, got {kind}.")
+    return objects
 
 
 def _kind(path: str | os.PathLike) -> str:

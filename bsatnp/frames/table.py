@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 #: What pandas calls plain objects that all are numbers.
-_NUMBERS = ("floating", "integer", "mixed-integer-float", "decimal", "boolean")
+NUMBERS = ("floating", "integer", "mixed-integer-float", "decimal", "boolean")
 #: Extras by the module they bring.
 _EXTRAS = {"pandas": "pandas", "xarray": "xarray", "pyarrow": "parquet", "netCDF4": "netcdf", "hypothesis": "testing"}
 
@@ -167,7 +167,7 @@ def _plain(name: str, series: Any, dates: Collection[str]) -> tuple[np.ndarray, 
         series = series.astype(object)
     if type(series.dtype).__name__ == "ArrowDtype":
         series = series.astype(object)
-    if series.dtype == object and types.infer_dtype(series, skipna=True) in _NUMBERS:
+    if series.dtype == object and types.infer_dtype(series, skipna=True) in NUMBERS:
         series = series.where(~series.isna(), np.nan).astype(np.float64)
     if series.dtype == object and hasattr(next(iter(series.dropna()), None), "calendar"):
         series = pandas.Series(_of_cftime(name, series.to_numpy()), index=series.index)

@@ -1,5 +1,7 @@
 """Columns from pandas and xarray: what is read, what is refused, and how results go back."""
 
+import datetime
+import decimal
 import sys
 
 import numpy as np
@@ -180,6 +182,65 @@ def test_a_table_of_any_types_goes_to_netcdf(tmp_path):
     assert frames.read(tmp_path / "b.nc")["t2m"].size == GRID["t2m"].size
     with pytest.raises(ValueError, match="must differ in more than '/' and '_' for netCDF, got 'a_b' twice"):
         frames.write(pd.DataFrame({"a/b": [1.0], "a_b": [2.0]}), tmp_path / "c.nc")
+
+
+def test_objects_go_to_netcdf_as_what_they_are_or_are_refused_by_name(tmp_path):
+    noon = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.timezone(datetime.timedelta(hours=9)))
+    columns = {
+        "decimal": [decimal.Decimal("1.5"), None],  # as Parquet has them
+        "day": [datetime.date(2024, 1, 1), None],
+        "moment": np.array([noon, pd.NaT], object),
+        "of dates": pd.Categorical([pd.Timestamp("2024-01-01"), None]),
+        "of numbers": pd.Categorical([3, None]),
+        "whole": np.array([2**40, 1], object),
+        "flag": np.array([True, False], object),
+        "span": pd.to_timedelta([90, 1], unit="min"),
+    }
+    frames.write(pd.DataFrame(columns), tmp_path / "a.nc")
+    found = frames.read(tmp_path / "a.nc")
+    np.testing.assert_array_equal(found["decimal"], [1.5, np.nan])
+    np.testing.assert_array_equal(found["of numbers"], [3, np.nan])
+    for name, date in {"day": "2024-01-01", "of dates": "2024-01-01", "moment": "2024-01-01T03:00"}.items():
+        assert found[name].values[0] == np.datetime64(date) and np.isnat(found[name].values[1])
+    assert found["whole"].dtype.kind == "i" and found["whole"].values.tolist() == [2**40, 1]
+    assert found["flag"].dtype == bool and found["flag"].values.tolist() == [True, False]
+    assert (found["span"].values / np.timedelta64(1, "m")).tolist() == [90, 1]
+    days = pd.date_range("2024-01-01", periods=2)
+    for given in (days.to_period("D"), pd.interval_range(0, 2), [1j, 2], [1, "a"], [[1], [2]]):
+        with pytest.raises(ValueError, match="Column 'it' must hold numbers, dates, spans of time or text for netCDF"):
+            frames.write(pd.DataFrame({"x": [0.0, 1.0], "it": given}), tmp_path / "b.nc")
+        assert not (tmp_path / "b.nc").exists()
+
+
+def test_parquet_brings_back_types_units_and_names_of_the_index(tmp_path):
+    pytest.importorskip("pyarrow")
+    day = pd.date_range("2024-03-30 23:00", periods=2, tz="Europe/Berlin")
+    kept = {
+        "v": [1.5, np.nan],
+        "n": pd.array([1, None], dtype="Int64"),
+        "soil": ["a", None],
+        "when": day,
+        "moment": pd.Series(day, index=["p", "q"]).astype("timestamp[us, tz=Europe/Berlin][pyarrow]"),
+    }
+    frame = pd.DataFrame(kept, index=pd.Index(["p", "q"], name="site"))
+    frame.attrs = {"units": {"v": "m"}}
+    frames.write(frame, tmp_path / "a.parquet")
+    found = frames.read(tmp_path / "a.parquet")
+    assert found.index.tolist() == ["p", "q"] and found.index.name == "site"
+    read = table(found, list(kept))
+    assert read.kinds == {"v": "number", "n": "number", "soil": "text", "when": "zoned date", "moment": "zoned date"}
+    assert read.units == {"v": "m"} and read.columns["soil"].tolist() == ["a", None]
+    np.testing.assert_array_equal(read.columns["n"], [1, np.nan])
+    for name in ("when", "moment"):
+        assert read.columns[name].tolist() == [
+            datetime.datetime(2024, 3, 30, 22),
+            datetime.datetime(2024, 3, 31, 21),
+        ]  # summer time
+    frames.write(found, tmp_path / "a.nc")
+    assert frames.read(tmp_path / "a.nc")["moment"].values[0] == np.datetime64("2024-03-30T22:00")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:50])
+    with pytest.raises(ValueError, match="cut.parquet' cannot be read as parquet"):
+        frames.read(tmp_path / "cut.parquet")
 
 
 def test_files_by_suffix(tmp_path):
