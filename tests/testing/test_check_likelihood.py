@@ -137,7 +137,7 @@ def test_every_law_has_a_likelihood_that_breaks_it(law, methods):
     [
         ("log_prob is the step of cdf at whole numbers", {"log_prob": lambda self, f: Coin.log_prob(self, f) + 0.1}),
         ("draws have the mean", {"mean": property(lambda self: self.prob + 0.3)}),
-        ("draws spread no farther than std", {"variance": property(lambda self: Coin.variance.fget(self) / 4)}),
+        ("draws spread no farther than std", {"variance": property(lambda self: self.prob * (1 - self.prob) / 4)}),
     ],
 )
 def test_faults_of_counts_are_found(law, methods):
