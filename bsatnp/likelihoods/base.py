@@ -168,7 +168,7 @@ def minus(f: Array, mean: Array) -> jax.Array:
         ValueError: the shapes differ.
     """
     if isinstance(f, np.ndarray) and isinstance(mean, np.ndarray) and f.shape == mean.shape:
-        return jnp.asarray(f.astype(np.float64) - mean.astype(np.float64), widened(mean.dtype))
+        return on_device((f.astype(np.float64) - mean.astype(np.float64)).astype(widened(mean.dtype)))
     mean = wide_on_device(mean)
     return values_like(f, mean) - mean
 

@@ -85,6 +85,7 @@ def test_gaussian_crps_is_the_integral_of_the_squared_cdf_error(gaussian, x64):
     np.testing.assert_allclose(pred.crps(f), np.vectorize(integral)(mean, std, y), rtol=1e-7 if x64 else 2e-5)
 
 
+@pytest.mark.filterwarnings("error")
 def test_errors_of_host_values_are_taken_in_double_precision():
     """A Julian date by the second: a device in single precision cannot tell mean and value apart."""
     mean, std, f = np.array([[2_460_000.0]]), np.array([[1e-5]]), np.array([[2_460_000.00002]])
