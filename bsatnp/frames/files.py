@@ -10,7 +10,7 @@ import numpy as np
 
 from bsatnp.checkpoint import check_writable
 from bsatnp.checkpoint.writing import replacing
-from bsatnp.frames.table import NUMBERS, is_frame, need
+from bsatnp.frames.table import in_floats, is_frame, need
 
 _TABLES, _GRIDS = (".csv", ".csv.gz", ".parquet"), (".nc", ".nc4", ".netcdf")
 
@@ -173,12 +173,10 @@ def _simple(name: Any, series: Any) -> Any:
     if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
         return series.astype(float) if types.is_extension_array_dtype(series.dtype) else series
     objects = series.astype(object)
-    plain = objects.infer_objects()
-    if isinstance(plain.dtype, np.dtype) and plain.dtype.kind in "biufmM":
-        return plain
+    for plain in (objects.infer_objects(), in_floats(objects)):
+        if isinstance(plain.dtype, np.dtype) and plain.dtype.kind in "biufmM":
+            return plain
     kind = types.infer_dtype(objects, skipna=True)
-    if kind in NUMBERS:
-        return objects.where(~objects.isna(), np.nan).astype(float)
     if kind in ("date", "datetime", "datetime64"):
         return pandas.to_datetime(objects, utc=True).dt.tz_localize(None)
     if kind not in ("string", "bytes", "empty", "timedelta", "timedelta64"):

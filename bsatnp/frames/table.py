@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 #: What pandas calls plain objects that all are numbers.
-NUMBERS = ("floating", "integer", "mixed-integer-float", "decimal", "boolean")
+_NUMBERS = ("floating", "integer", "mixed-integer-float", "decimal", "boolean")
 #: Extras by the module they bring.
 _EXTRAS = {"pandas": "pandas", "xarray": "xarray", "pyarrow": "parquet", "netCDF4": "netcdf", "hypothesis": "testing"}
 
@@ -167,8 +167,7 @@ def _plain(name: str, series: Any, dates: Collection[str]) -> tuple[np.ndarray, 
         series = series.astype(object)
     if type(series.dtype).__name__ == "ArrowDtype":
         series = series.astype(object)
-    if series.dtype == object and types.infer_dtype(series, skipna=True) in NUMBERS:
-        series = series.where(~series.isna(), np.nan).astype(np.float64)
+    series = in_floats(series)
     if series.dtype == object and hasattr(next(iter(series.dropna()), None), "calendar"):
         series = pandas.Series(_of_cftime(name, series.to_numpy()), index=series.index)
     if series.dtype == object and types.infer_dtype(series, skipna=True) in ("datetime", "datetime64"):
@@ -186,6 +185,14 @@ def _plain(name: str, series: Any, dates: Collection[str]) -> tuple[np.ndarray, 
     values = np.array(series.to_numpy(object))
     values[np.asarray(series.isna() | (series == ""), bool)] = None
     return values, "text"
+
+
+def in_floats(series: Any) -> Any:
+    """Plain objects that all are numbers in float64, NaN where they are missing; any other series as it is."""
+    pandas = need("pandas", "A table")
+    if series.dtype != object or pandas.api.types.infer_dtype(series, skipna=True) not in _NUMBERS:
+        return series
+    return series.where(~series.isna(), np.nan).astype(np.float64)
 
 
 def _dates(name: str, series: Any) -> Any:
