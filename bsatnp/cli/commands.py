@@ -12,7 +12,7 @@ import jax
 from bsatnp import frames, testing
 from bsatnp._types import whole
 from bsatnp.checkpoint import check_writable
-from bsatnp.cli.options import columns, parser
+from bsatnp.cli.options import columns, limits, parser
 from bsatnp.frames.files import MISSING, as_written, check_out, is_csv
 from bsatnp.frames.report import score_lines
 from bsatnp.frames.table import check_names, is_frame, need
@@ -67,7 +67,7 @@ def _predict(options: argparse.Namespace) -> None:
     _check_other(options.out, [options.model, options.data, *(options.context or ())])
     fitted = _load(options.model)
     data, context = _read(options.data, fitted), _context(options, fitted)
-    predicted = fitted.predict(data, context=context, quantiles=options.quantiles)
+    predicted = fitted.predict(data, context=context, quantiles=options.quantiles, above=limits(options))
     if is_frame(data):  # beside all that is there, such as the names of places, as it is written
         table = as_written(options.data) if is_csv(options.data) and is_csv(options.out) else data.copy()
         results = [name for name in predicted.columns if name not in fitted.columns.coordinates]

@@ -1,6 +1,7 @@
 """What can be said on the command line."""
 
 import argparse
+from collections.abc import Sequence
 from typing import NoReturn
 
 from bsatnp import frames
@@ -38,6 +39,9 @@ def parser() -> argparse.ArgumentParser:
     predict.add_argument("--context", nargs="+", help="known values to predict from, instead of the training data")
     predict.add_argument(
         "--quantiles", nargs="*", type=float, default=[0.05, 0.5, 0.95], metavar="P", help="0.05 0.5 0.95 if not given"
+    )
+    predict.add_argument(
+        "--above", nargs="+", default=[], metavar="COLUMN=LIMIT", help="limits to give the probability of exceeding"
     )
     check = commands.add_parser("check", help="tell what a file holds, check its invariances, score it on new data")
     check.add_argument("model", help="file that `bsatnp fit` wrote")
@@ -91,9 +95,7 @@ def columns(options: argparse.Namespace) -> frames.Columns:
         raise ValueError(f"`--seed` must lie between 0 and {2**32 - 1}, got {options.seed}.")
     if (options.horizon is not None or options.history is not None) and not options.forward:
         raise ValueError("`--horizon` and `--history` need `--forward`, got none.")
-    if unnamed := [one for one in options.units if not all(one.partition("="))]:
-        raise ValueError(f"`--units` must be a column, `=` and its unit, such as zinc=mg/kg, got {unnamed[0]!r}.")
-    named = [(name, unit) for name, _, unit in (one.partition("=") for one in options.units)]
+    named = _pairs("--units", options.units, "a column, `=` and its unit, such as zinc=mg/kg")
     units = dict(named)
     if len(units) < len(named):
         raise ValueError(f"`--units` must name each column once, got {' '.join(options.units)}.")
@@ -118,6 +120,25 @@ def columns(options: argparse.Namespace) -> frames.Columns:
         head=HEADS[options.likelihood],
         units=units,
     )
+
+
+def limits(options: argparse.Namespace) -> dict[str, list[float]]:
+    """Limits by value, from the options of `bsatnp predict`.
+
+    Raises:
+        ValueError: options that name no value, or no number.
+    """
+    found: dict[str, list[float]] = {}
+    for name, limit in _pairs("--above", options.above, "a column, `=` and a limit, such as zinc=500"):
+        found.setdefault(name, []).append(_number("--above", limit))
+    return found
+
+
+def _pairs(name: str, given: Sequence[str], must: str) -> list[tuple[str, str]]:
+    """What stands before and behind the first `=` of each."""
+    if wrong := [one for one in given if not all(one.partition("="))]:
+        raise ValueError(f"`{name}` must be {must}, got {wrong[0]!r}.")
+    return [(left, right) for left, _, right in (one.partition("=") for one in given)]
 
 
 def _span(text: str) -> float | str:

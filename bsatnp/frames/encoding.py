@@ -10,6 +10,7 @@ from bsatnp.datasets.scaling import AbstractScaler, Log, Standard
 from bsatnp.frames.meaning import Meaning
 from bsatnp.frames.roles import Phase
 from bsatnp.likelihoods import AbstractLikelihood, Categorical, GaussianHead, Scaled
+from bsatnp.metrics import exceedance
 from bsatnp.tasks import Points
 
 
@@ -62,8 +63,10 @@ class Encoding:
         each = zip(names, parts, strict=True)
         return {name: Scaled(GaussianHead(), self.f[name]).inverse(part) for name, part in each}
 
-    def results(self, pred: AbstractLikelihood, quantiles: Iterable[float]) -> dict[str, np.ndarray]:
-        """Mean, standard deviation and quantiles of each value, in its units; probabilities of labels."""
+    def results(
+        self, pred: AbstractLikelihood, quantiles: Iterable[float], above: Mapping[str, Iterable[float]]
+    ) -> dict[str, np.ndarray]:
+        """Mean, standard deviation and quantiles of each value, in its units; probabilities of labels, and of more."""
         results = {}
         for i, (name, one) in enumerate(self.marginals(pred).items()):
             if isinstance(one, Categorical):
@@ -77,7 +80,16 @@ class Encoding:
             for p in quantiles:
                 level = np.asarray(pred.quantile(p), np.float64)[:, i : i + 1]
                 results[f"{name}_{percent(p)}"] = (self.f[name].inverse(level) if self.f else level)[:, 0]
+            for limit in above.get(name, ()):
+                more = np.asarray(exceedance(pred, self._scaled(name, limit)), np.float64)
+                results[f"{name}_above_{plain(limit)}"] = more[:, i]
         return results
+
+    def _scaled(self, name: str, limit: float) -> float:
+        """A limit of a value as the model has it: below all of them where it has no logarithm."""
+        if name in self.meaning.columns.log and limit <= 0:
+            return -np.inf
+        return float(self.f[name].transform(np.array([limit]))[0]) if self.f else limit
 
     def drawn(self, draws: np.ndarray) -> dict[str, np.ndarray]:
         """Draws `(sample, point, out)` of each value in its units, or of its labels, `(sample, point)`."""
@@ -103,11 +115,19 @@ class Encoding:
                 found[result] = {"long_name": what}
                 continue
             named = {"mean": "predictive mean", "std": "predictive standard deviation"}
+            if kind.startswith("above_"):
+                found[result] = {"long_name": f"probability of {name} above {kind[6:]}"}
+                continue
             what = named.get(kind, f"predictive quantile {kind[1:]} %")
             found[result] = {"long_name": f"{what} of {name}"}
             if name in self.meaning.units:
                 found[result]["units"] = self.meaning.units[name]
         return found
+
+
+def plain(limit: float) -> str:
+    """A limit in the name of a result: 500 for 500.0."""
+    return repr(limit).removesuffix(".0")
 
 
 def percent(p: float) -> str:

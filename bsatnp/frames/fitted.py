@@ -55,12 +55,19 @@ class Fitted(eqx.Module):
         return scaled * float(self.encoding.index["t"].width[0])
 
     def predict(
-        self, data: Any, *, context: Any = None, quantiles: Sequence[float] = (0.05, 0.5, 0.95), progress: bool = False
+        self,
+        data: Any,
+        *,
+        context: Any = None,
+        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        above: Mapping[str, float | Sequence[float]] | None = None,
+        progress: bool = False,
     ) -> Any:
         """Mean, standard deviation and quantiles at new places and times, in the units and the order of the data.
 
         A DataFrame comes back with its own index and coordinates, an xarray object as a Dataset on its own. Results are
-        called `zinc_mean`, `zinc_std`, `zinc_q05`, …; for labels `soil_mode` and the probabilities `soil_is_…`. Rows
+        called `zinc_mean`, `zinc_std`, `zinc_q05`, … and `zinc_above_500` for the probability of more than 500; for
+        labels they are `soil_mode` and the probabilities `soil_is_…`. Rows
         without all coordinates and covariates get NaN; a table's other columns stay behind. Where time runs forward, no
         target is predicted from values of its own time or later, and targets that lie within a horizon after the same
         known values are predicted together, from what lies before the first of them: which others are asked for
@@ -70,6 +77,7 @@ class Fitted(eqx.Module):
             data: where; it needs the columns of coordinates and covariates, not those of values.
             context: known values, of any kind that `fit` takes; those of the training data when None.
             quantiles: which.
+            above: limits by value, in its unit, of which to give the probability that they are exceeded.
             progress: whether to show a bar.
 
         Warns:
@@ -78,18 +86,20 @@ class Fitted(eqx.Module):
 
         Raises:
             ValueError: columns that are missing, of another kind or in another unit, where the data name them,
-                categories that training did not have, targets beyond the horizon, a context without a usable row.
+                categories that training did not have, targets beyond the horizon, a context without a usable row,
+                limits of labels or of what is no value.
         """
         if not isinstance(quantiles, Iterable):
             raise ValueError(f"`quantiles` must be a list of numbers, got {quantiles!r}.")
         quantiles = [real("quantiles", p, 0, 1) for p in quantiles]
         if len(set(map(percent, quantiles))) < len(set(quantiles)):
             raise ValueError(f"`quantiles` must differ by more than a millionth of a percent, got {quantiles}.")
+        limits = self._limits({} if above is None else above)
         asked, ctx = self._table(data), self._context(context)
         known, tgt = self._targets(asked, ctx)
         pred = self._distribution(ctx, tgt, progress=progress)
         results = {}
-        for name, values in self.encoding.results(pred, quantiles).items():
+        for name, values in self.encoding.results(pred, quantiles, limits).items():
             blank = np.full(len(asked), None if values.dtype == object else np.nan, values.dtype)
             blank[known] = values
             results[name] = blank
@@ -209,6 +219,16 @@ class Fitted(eqx.Module):
         kept = self if context else eqx.tree_at(lambda x: x.context, self, None, is_leaf=lambda x: x is None)
         told = {"frames": 1, "values": list(self.columns.values), "units": self.encoding.meaning.units}
         checkpoint.save(path, kept, extra=told)
+
+    def _limits(self, above: Any) -> dict[str, list[float]]:
+        """What `predict` was given as limits, those of each value in a list."""
+        if not isinstance(above, Mapping):
+            raise ValueError(f"`above` must give a limit for each value by name, got {above!r}.")
+        known = [name for name in self.columns.values if name not in self.encoding.meaning.labels]
+        if strange := [name for name in above if name not in known]:
+            raise ValueError(f"`above` must name values that are numbers, here {known}, got {strange[0]!r}.")
+        many = {name: limits if isinstance(limits, Iterable) else [limits] for name, limits in above.items()}
+        return {name: [real("above", limit, -np.inf) for limit in limits] for name, limits in many.items()}
 
     def _table(self, data: Any, *, values: bool = False) -> Table:
         columns = self.columns

@@ -21,7 +21,7 @@ class Report:
         scores: on the held-out part, by value and score, in the units of the data. The best parameters were chosen by
             this part, so that new data will score a little worse. `n` counts the targets of all validation tasks, in
             several of which a row may be.
-        history: rows of `bsatnp.train.Fit.history`.
+        history: rows of `bsatnp.train.Fit.history`; not shown.
         units: of the values that have one, by name.
     """
 
@@ -35,7 +35,7 @@ class Report:
     seconds: float = 0.0
     best_step: int = 0
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, float]] = field(default_factory=list, repr=False)
     repeated: int = 0
     units: dict[str, str] = field(default_factory=dict)
 

@@ -104,8 +104,12 @@ def test_predictions_go_to_any_format(folder, capsys):
         "--quantiles",
         "0.25",
     ]
-    assert main([*command, "--context", f"{folder}/soil.csv"]) == 0
-    assert [name for name in pd.read_csv(folder / "m.csv").columns if "_q" in name] == ["zinc_q25", "acid_q25"]
+    assert main([*command, "--context", f"{folder}/soil.csv", "--above", "zinc=500", "zinc=2e2"]) == 0
+    written: Any = pd.read_csv(folder / "m.csv")
+    assert [name for name in written.columns if "_q" in name] == ["zinc_q25", "acid_q25"]
+    risks = written.filter(like="_above_")
+    assert list(risks) == ["zinc_above_500", "zinc_above_200"] and risks.isin([0, 1]).sum().sum() == 0
+    assert (risks["zinc_above_500"] < risks["zinc_above_200"]).all()
     capsys.readouterr()
     assert main(["predict", f"{folder}/soil.bsatnp", f"{folder}/soil.csv", "--out", f"{folder}/m.csv"]) == 0
     assert "predicted, 1 left blank without all coordinates, saved as" in capsys.readouterr().out
@@ -214,10 +218,6 @@ def test_check_names_what_has_no_invariance(folder, capsys):
             "fit soil.csv --values zinc --space x y --seed -1 --out m",
             "`--seed` must lie between 0 and 4294967295, got -1",
         ),
-        ("predict soil.bsatnp soil.csv --out ./soil.csv", "`--out` must not be a file that is read"),
-        ("predict soil.bsatnp soil.csv --out none/m.csv", "There is no folder"),
-        ("check soil.bsatnp --context none.csv", "`--context` needs data to score the model on, got none."),
-        ("check soil.bsatnp --examples -3", "`--examples` must be at least 0, got -3."),
         ("fit soil.csv --values zinc --space x y --out soil.csv", "`--out` must not be a file that is read, got 'soil"),
         ("fit soil.csv --values zinc --space x y --out .", "'.' must be the name of a file, got a folder."),
         ("fit soil.csv --values zinc --space x y --horizon 0 --out m", "`--horizon` and `--history` need `--forward`"),
@@ -242,6 +242,12 @@ def test_check_names_what_has_no_invariance(folder, capsys):
             "predict soil.bsatnp soil.csv --out m.csv --quantiles 2",
             "`quantiles` must lie strictly between 0 and 1, got 2.0.",
         ),
+        (
+            "predict soil.bsatnp soil.csv --out m.csv --above zinc",
+            "`--above` must be a column, `=` and a limit, such as",
+        ),
+        ("predict soil.bsatnp soil.csv --out m.csv --above zinc=high", "`--above` must end in a number, got 'high'."),
+        ("predict soil.bsatnp soil.csv --out m.csv --above lead=5", "`above` must name values that are numbers, here"),
         ("predict soil.bsatnp soil.csv --out m.txt", "'m.txt' must end in one of .csv"),
         ("", "The following arguments are required: fit | predict | check"),
         ("draw", "invalid choice: 'draw'"),

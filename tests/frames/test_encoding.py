@@ -152,7 +152,7 @@ def test_results_are_the_distributions_of_scipy_in_the_units_of_the_data():
     f = values(meaning, data)
     encoding = Encoding.fit(meaning, {n: v[known] for n, v in index.items()}, f[known])
     mean, std = np.array([[0.2, -1.0], [1.5, 0.5]]), np.array([[0.3, 0.9], [1.0, 0.2]])
-    results = encoding.results(Gaussian(mean, std), (0.025, 0.5, 0.95))
+    results = encoding.results(Gaussian(mean, std), (0.025, 0.5, 0.95), {"zinc": [0.0, 420.5], "acid": [5.0]})
     logs, acid = np.log(f[known][:, 0]), f[known][:, 1]
     theirs: dict[str, Any] = {
         "zinc": scipy.stats.lognorm(
@@ -165,11 +165,15 @@ def test_results_are_the_distributions_of_scipy_in_the_units_of_the_data():
         np.testing.assert_allclose(results[f"{name}_std"], one.std(), rtol=1e-5)
         for p, label in ((0.025, "q2.5"), (0.5, "q50"), (0.95, "q95")):
             np.testing.assert_allclose(results[f"{name}_{label}"], one.ppf(p), rtol=1e-5)
+        for result in (key for key in results if key.startswith(f"{name}_above_")):
+            np.testing.assert_allclose(results[result], one.sf(float(result.split("_")[-1])), rtol=1e-4)
         at = one.ppf(0.3)[:, None]
         density = encoding.marginals(Gaussian(mean, std))[name].log_prob(at)
         np.testing.assert_allclose(density[:, 0], one.logpdf(at[:, 0]), rtol=1e-4, atol=1e-4)
     attrs = encoding.attrs(results)
     assert attrs["zinc_std"]["units"] == "mg/kg" and "units" not in attrs["acid_mean"]
+    assert attrs["zinc_above_420.5"] == {"long_name": "probability of zinc above 420.5"}
+    assert results["zinc_above_0"].min() == 1 and "acid_above_5" in results
     assert percent(0.05) == "q05" and percent(0.999) == "q99.9"
 
 
@@ -370,15 +374,16 @@ def test_counts_and_labels():
     f = values(counts, data)
     encoding = Encoding.fit(counts, read(counts, data)[0], f)
     np.testing.assert_array_equal(encoding.points(read(counts, data)[0], f).f, f)
-    results = encoding.results(Poisson(np.array([[2.0, 5.0]])), (0.5,))
+    results = encoding.results(Poisson(np.array([[2.0, 5.0]])), (0.5,), {"deaths": [1.0]})
     np.testing.assert_allclose([results["cases_mean"][0], results["deaths_std"][0]], [2, 5**0.5], rtol=1e-6)
     assert results["deaths_q50"][0] == scipy.stats.poisson(5).median()
+    np.testing.assert_allclose(results["deaths_above_1"], scipy.stats.poisson(5).sf(1), rtol=1e-5)
 
     soil = meaning_of(frames.Columns("soil", space=PLACE), data)
     assert soil.head == CategoricalHead(3) and soil.labels["soil"] == ("clay", "peat", "sand")
     encoding = Encoding.fit(soil, read(soil, data)[0], values(soil, data))
     pred = soil.head(np.log([[0.2, 0.7, 0.1]]))
-    results = encoding.results(pred, (0.5,))
+    results = encoding.results(pred, (0.5,), {})
     assert list(results) == ["soil_mode", "soil_is_clay", "soil_is_peat", "soil_is_sand"]
     assert (
         results["soil_mode"][0] == "peat" and encoding.attrs(results)["soil_mode"]["long_name"] == "most probable soil"

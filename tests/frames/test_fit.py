@@ -36,6 +36,7 @@ def test_the_report_counts_what_was_missing(soil):
     assert (report.rows, report.used, report.partial) == (60, 58, 1)  # one row without values, one without elevation
     assert report.missing == {"zinc": 1, "acid": 2} and report.unplaced == {"elev": 1}
     assert report.held_out == round(0.15 * 58) and len(soil.context) == 57
+    assert report.history and "history" not in repr(report)  # which a shown model would be buried under
     assert set(report.scores["zinc"]) == {"nll", "mae", "rmse", "coverage", "crps", "n"}
     for words in (
         "60 rows, 58 used",

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 import xarray as xr
 
 from bsatnp import frames
@@ -128,6 +129,29 @@ def test_names_of_results_that_are_taken_are_refused(soil):
         soil.predict(grid.assign_coords(zinc_q05=("site", np.arange(4))))
     with pytest.raises(ValueError, match="`quantiles` must differ by more"):
         soil.predict(data, quantiles=(0.05, 0.05 + 1e-10))
+
+
+def test_limits_that_cannot_be_exceeded_are_refused(soil):
+    fitted = untrained(soil_data(), frames.Columns("soil", space=PLACE))
+    with pytest.raises(ValueError, match=r"`above` must name values that are numbers, here \[\], got 'soil'"):
+        fitted.predict(soil_data(), above={"soil": 1.0})
+    for above, says in (
+        (500.0, "`above` must give a limit for each value by name, got 500.0"),
+        ({"elev": 8.0}, r"must name values that are numbers, here \['zinc', 'acid'\], got 'elev'"),
+        ({"zinc": np.nan}, "`above` must be finite, got nan"),
+        ({"zinc": "500"}, "`above` must be a number, got '5'"),
+        ({"zinc": [500.0, None]}, "`above` must be a number, got None"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            soil.predict(soil_data(), above=above)
+
+
+def test_limits_of_values_with_a_large_offset_keep_their_digits():
+    data = soil_data().assign(level=1e8 + soil_data()["acid"])
+    fitted = untrained(data, frames.Columns("level", space=PLACE))
+    found = fitted.predict(data[:5], above={"level": 1e8 + 5.25})
+    expected = scipy.stats.norm.sf(1e8 + 5.25, found["level_mean"], found["level_std"])
+    np.testing.assert_allclose(found["level_above_100000005.25"], expected, rtol=1e-4)
 
 
 def test_names_of_values_that_begin_alike_keep_their_units():
