@@ -139,14 +139,15 @@ class Fitted(eqx.Module):
 
     def samples(
         self, data: Any, *, samples: int = 100, key: Key, context: Any = None, together: int = 1
-    ) -> dict[str, np.ndarray]:
+    ) -> Mapping[str, Any]:
         """Joint draws of every value at all rows, for a maximum, a sum or a probability over many places.
 
         Each row that is drawn joins the context of the next, see `bsatnp.joint.joint_samples`: meant for hundreds of
         rows. Draws are of observations, noise included; the same key gives the same.
 
-        **Shapes.** By value `(sample, row)`, in the order of the rows of `data`, in units of the value, or labels; NaN
-        or None in rows without all coordinates.
+        **Shapes.** By value `(sample, row)`, in the order of the rows of `data`; of an xarray object a Dataset with the
+        dimension `sample` before its own. In units of the value, or labels; NaN or None in rows without all
+        coordinates.
 
         Args:
             data: where; as for `predict`.
@@ -178,7 +179,7 @@ class Fitted(eqx.Module):
         for name, values in self.encoding.drawn(drawn).items():
             found[name] = np.full((len(values), len(asked)), None if values.dtype == object else np.nan, values.dtype)
             found[name][:, known] = values
-        return found
+        return asked.layout.drawn(found, {name: {"units": unit} for name, unit in self.encoding.meaning.units.items()})
 
     def score(self, data: Any, *, context: Any = None) -> dict[str, dict[str, float]]:
         """Scores on data that were not trained on, by value: NLL, MAE, RMSE, 95 % coverage, CRPS, in their units.

@@ -36,6 +36,10 @@ class AbstractLayout(abc.ABC):
     def restore(self, results: Mapping[str, np.ndarray], attrs: Mapping[str, Mapping[str, str]]) -> Any:
         """Results `(row,)` by name, as the caller's own kind of object; `attrs` are theirs, such as units."""
 
+    @abc.abstractmethod
+    def drawn(self, draws: Mapping[str, np.ndarray], attrs: Mapping[str, Mapping[str, str]]) -> Mapping[str, Any]:
+        """Draws `(sample, row)` by name: arrays for a table, a Dataset for a grid."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -134,6 +138,9 @@ class _Frame(AbstractLayout):
         units = {name: of["units"] for name, of in attrs.items() if "units" in of}
         frame.attrs = {"units": units} if units else {}
         return frame
+
+    def drawn(self, draws, attrs):
+        return dict(draws)
 
 
 def check_names(results: Collection[str], taken: Collection[Any]) -> None:
@@ -247,9 +254,16 @@ class _Grid(AbstractLayout):
         self.coords = {name: c for name, c in data.coords.items() if set(c.dims) <= set(dims)}
 
     def restore(self, results, attrs):
+        return self._dataset(results, attrs, ())
+
+    def drawn(self, draws, attrs):
+        return self._dataset(draws, attrs, ("sample",))
+
+    def _dataset(self, results, attrs, lead):
         xarray = need("xarray", "A grid")
-        check_names(results, [*self.coords, *self.dims])
-        arrays = {name: (self.dims, value.reshape(self.shape), attrs.get(name, {})) for name, value in results.items()}
+        check_names([*lead, *results], [*self.coords, *self.dims])
+        shaped = {name: value.reshape(*value.shape[:-1], *self.shape) for name, value in results.items()}
+        arrays = {name: ((*lead, *self.dims), value, attrs.get(name, {})) for name, value in shaped.items()}
         return xarray.Dataset(arrays, self.coords)
 
 

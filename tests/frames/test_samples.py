@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 import scipy.stats
+import xarray as xr
 
 from bsatnp import frames
 from bsatnp.frames import plans
@@ -22,6 +23,19 @@ def test_joint_samples_are_in_the_units_of_the_values_and_agree_with_the_predict
         many = jax.tree.map(lambda leaf: np.repeat(leaf, 512, 0), one)
         level = np.asarray(many.cdf(alone[name]), np.float64)
         assert scipy.stats.kstest(level.ravel(), "uniform").pvalue > 1e-3
+
+
+def test_joint_samples_of_a_grid_are_a_grid(soil):
+    """The draws of a table of its cells, in the shape of the grid."""
+    site, visit = xr.DataArray([0, 1], dims="site"), xr.DataArray([0, 5], dims="visit")
+    grid = soil_data().reset_index(drop=True).to_xarray().isel(index=2 * site + visit)
+    drawn = soil.samples(grid, samples=4, key=jax.random.key(0))
+    table = soil.samples(grid.to_dataframe(), samples=4, key=jax.random.key(0))
+    assert drawn["zinc"].dims == ("sample", "site", "visit") and drawn["zinc"].attrs == {"units": "mg/kg"}
+    for name, values in table.items():
+        np.testing.assert_array_equal(drawn[name].values.reshape(4, 4), values)
+    with pytest.raises(ValueError, match="Column 'sample' must have another name in `data`"):
+        soil.samples(grid.rename(site="sample"), samples=4, key=jax.random.key(0))
 
 
 def test_joint_samples_of_labels(soil):
