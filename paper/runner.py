@@ -37,7 +37,7 @@ class Job:
         runs: folder of training states, models and half-finished tests.
 
     Raises:
-        ValueError: a negative seed.
+        ValueError: no such experiment, model or preset; a negative seed.
     """
 
     experiment: str
@@ -49,7 +49,14 @@ class Job:
     runs: Path = RUNS
 
     def __post_init__(self):
+        find(self.experiment).check(self.model, self.preset)
         whole("seed", self.seed, 0)
+
+    @property
+    def command(self) -> str:
+        """What runs it."""
+        words = f"{self.experiment} --model {self.model} --preset {self.preset} --seed {self.seed}"
+        return f"python -m paper run {words}"
 
     @property
     def name(self) -> str:
@@ -84,8 +91,7 @@ def run(
         progress: whether to show bars and lines.
 
     Raises:
-        ValueError: no such experiment, model or preset; other data than when the job began; a file that is damaged;
-            negative minutes.
+        ValueError: other data than when the job began; a file that is damaged; negative minutes.
         OSError: a folder that cannot be written.
     """
     if minutes is not None and not minutes >= 0:
@@ -117,9 +123,7 @@ def _train(job, experiment, preset, made, minutes, stop, *, progress) -> bool:
     key_model, key_fit = jax.random.split(jax.random.key(job.seed))
     model = experiment.adapt(experiment.make(job.model, key=key_model, preset=preset), preset.train)
     part = made | {"data": _contents(job)}
-    for path in (job.result, job.trained):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        checkpoint.check_writable(path)
+    prepare(job.result, job.trained)
     start = time.monotonic()
 
     def tasks(step, *, key):
@@ -224,6 +228,17 @@ def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -
             )
             bounds[domain] = against_exact(found, exact)
     return {"tests": tests, "exact": bounds, "test_seconds": seconds}
+
+
+def prepare(*files: Path) -> None:
+    """Make the folders of files and see that these can be written, before long work.
+
+    Raises:
+        OSError: one that cannot.
+    """
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.check_writable(path)
 
 
 def write(path: Path, value: Any) -> None:

@@ -126,6 +126,23 @@ def test_what_cannot_be_run_is_refused(words, message, job, capsys):
     assert capsys.readouterr().err == message and not job.runs.exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["scaling", "--model", "nobody"], "`model` must be one of ['bsa-tnp',"),
+        (["scaling", "--model", "bsa-tnp", "--preset", "hour"], "`preset` must be one of ['full', 'lite'] for 'sir'"),
+        (["publish", "gp", "--model", "nobody"], "`model` must be one of ['bsa-tnp',"),
+        (
+            ["publish", "gp", "--model", "bsa-tnp", "--seed", "9"],
+            "finish `python -m paper run gp --model bsa-tnp --preset full --seed 9` first",
+        ),
+    ],
+)
+def test_only_what_can_be_trained_is_advised(words, message, tmp_path, capsys):
+    assert main([*words, "--results", str(tmp_path), "--runs", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_the_commit_is_that_of_the_start(job, monkeypatch):
     commits = iter("abcdefgh")
     monkeypatch.setattr(machine, "commit", lambda: next(commits))
