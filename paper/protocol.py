@@ -149,6 +149,7 @@ class Experiment:
         """A short name for the data that are read where the caller names `data`; None without any.
 
         Raises:
+            FileNotFoundError: nothing is there.
             ValueError: `data` for an experiment that reads none.
         """
         self._reads(data)

@@ -92,7 +92,7 @@ def run(
 
     Raises:
         ValueError: other data than when the job began; a file that is damaged; negative minutes.
-        OSError: a folder that cannot be written.
+        OSError: data that are not there; a folder that cannot be written.
     """
     if minutes is not None and not minutes >= 0:
         raise ValueError(f"`minutes` must be at least 0, got {minutes}.")

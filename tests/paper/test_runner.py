@@ -206,6 +206,15 @@ def test_a_run_goes_on_with_the_data_that_it_began_with_alone(job, tmp_path, mon
     assert again is not None and again["tests"] == result["tests"]
 
 
+def test_data_that_are_gone_are_not_called_others(job, tmp_path, monkeypatch):
+    experiment = dataclasses.replace(runner.find("gp"), default_data=tmp_path / "gone")
+    monkeypatch.setattr(runner, "find", lambda name: experiment)
+    job.result.parent.mkdir(parents=True)
+    job.result.write_text('{"data": "0123"}')
+    with pytest.raises(FileNotFoundError, match="There are no data at '.*gone': name .* with `--data`"):
+        run(job, progress=False)
+
+
 def test_a_smoke_run_leaves_nothing_among_the_results(job, monkeypatch):
     monkeypatch.setattr(runner, "SMOKE", True)
     assert job.result.parent == job.folder and job.name.endswith("-smoke")
