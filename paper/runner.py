@@ -183,7 +183,7 @@ def _contents(job: Job) -> str | None:
 
 def facts(job: Job, preset: Preset) -> dict[str, Any]:
     """What the training left behind."""
-    history = read(job.folder / "history.json")
+    history = read(_left(job, "history.json"))
     validated = [row for row in history if "validation_nll" in row]
     kept = ("step", "loss", "learning_rate", "seconds", "validation_nll")
     return {
@@ -199,7 +199,15 @@ def facts(job: Job, preset: Preset) -> dict[str, Any]:
 
 
 def _parts(job: Job) -> list[dict[str, Any]]:
-    return read_lines(job.folder / "parts.jsonl")
+    return read_lines(_left(job, "parts.jsonl"))
+
+
+def _left(job: Job, name: str) -> Path:
+    """A file of a training, without which nothing can be said of it."""
+    path = job.folder / name
+    if not path.exists():
+        raise ValueError(f"'{path}' is missing: restore it, or remove its folder to train anew.")
+    return path
 
 
 def _best(history: list[dict[str, float]]) -> dict[str, float]:

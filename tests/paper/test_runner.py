@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
@@ -212,6 +213,16 @@ def test_data_that_are_gone_are_not_called_others(job, tmp_path, monkeypatch):
     job.result.parent.mkdir(parents=True)
     job.result.write_text('{"data": "0123"}')
     with pytest.raises(FileNotFoundError, match="There are no data at '.*gone': name .* with `--data`"):
+        run(job, progress=False)
+
+
+@pytest.mark.parametrize("name", ["history.json", "parts.jsonl"])
+def test_a_file_that_a_training_left_is_asked_for(name, job):
+    job.folder.mkdir(parents=True)
+    if name == "parts.jsonl":
+        (job.folder / "history.json").write_text('[{"step": 6, "seconds": 1.0, "validation_nll": 1.0}]')
+    checkpoint.save(job.trained, runner.find("gp").make("bsa-tnp", key=jax.random.key(0)))
+    with pytest.raises(ValueError, match=f"{name}' is missing: restore it, or remove its folder to train anew"):
         run(job, progress=False)
 
 
