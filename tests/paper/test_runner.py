@@ -241,6 +241,14 @@ def test_summary_is_one_mean_over_all_values():
     assert bound["gap"] == pytest.approx(0.25) and bound["nll"] == 1.0
 
 
+def test_a_file_that_is_not_written_whole_is_not_written(tmp_path):
+    file = tmp_path / "a.json"
+    evaluation.write_whole(file, "before")
+    with pytest.raises(UnicodeEncodeError):
+        evaluation.write_whole(file, "after \udce9")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"] and file.read_text() == "before"
+
+
 def test_rows_for_other_facts_are_made_anew(tmp_path):
     made = []
 
