@@ -188,12 +188,17 @@ def _publish(options: argparse.Namespace) -> int:
 def _flops(options: argparse.Namespace) -> int:
     import json
 
+    from paper.evaluation import write_whole
     from paper.flops import measure, table
+    from paper.runner import prepare
 
+    kept, file = options.time and options.batch == 8 and not options.model, options.results / "flops.json"
+    if kept:
+        prepare(file)
     found = measure(options.model, batch=options.batch, calls=3 if options.time else 0)
     print("\n".join(table(found)))
-    if options.time and options.batch == 8 and not options.model:
-        (options.results / "flops.json").write_text(json.dumps(found, indent=1) + "\n")
+    if kept:
+        write_whole(file, json.dumps(found, indent=1) + "\n")
     return 0
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bsatnp.checkpoint.writing import replacing
 from bsatnp.train import batch_sums, prepare
 from paper.files import read_lines
 from paper.protocol import SMOKE, Stream, describe
@@ -60,9 +60,8 @@ def rows(
 def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}")
-    beside.write_text(text)
-    beside.replace(path)
+    with replacing(path) as beside:
+        beside.write_text(text)
 
 
 def digest(path: Path) -> str:

@@ -139,10 +139,10 @@ def measure(names: list[str] | None = None, *, batch: int = 8, calls: int = 0) -
     """
     whole("batch", batch)
     names = names or ["convcnp", "tnp-d", "pt-te-tnp-32", "pt-te-tnp-128", "te-tnp", "bsa-tnp"]
+    models = {name: EXPERIMENT.make(name, key=jax.random.key(0)) for name in names}
     task = GPTasks(batch=batch)(0, key=jax.random.key(0))
     rows = []
-    for name in names:
-        model = EXPERIMENT.make(name, key=jax.random.key(0))
+    for name, model in models.items():
         train, infer = of_model(model, prepare(model, task), calls=calls)
         costs = {"train": dataclasses.asdict(train), "infer": dataclasses.asdict(infer)}
         rows.append({"model": name, "parameters": count_parameters(model), **costs})

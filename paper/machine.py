@@ -52,11 +52,17 @@ def commit() -> str:
 
 
 def contents(folder: Path | None) -> str | None:
-    """A short name for the data in a file or folder, from the names and sizes of its files; None without one."""
+    """A short name for the data in a file or folder, from the names and sizes of its files; None without one.
+
+    Raises:
+        FileNotFoundError: nothing is there.
+    """
     if folder is None:
         return None
+    if not folder.exists():
+        raise FileNotFoundError(f"There are no data at '{folder}': name their file or folder with `--data`.")
     files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else [folder]
-    listed = [f"{path.relative_to(folder)} {path.stat().st_size}" for path in files if path.exists()]
+    listed = [f"{path.relative_to(folder)} {path.stat().st_size}" for path in files]
     return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
 
 

@@ -141,8 +141,7 @@ class Experiment:
             ValueError: no such preset; `data` for an experiment that reads none.
         """
         self._reads(data)
-        if name not in self.presets:
-            raise ValueError(f"`preset` must be one of {sorted(self.presets)} for '{self.name}', got '{name}'.")
+        self._one_of("preset", self.presets, name)
         preset = self.presets[name](data)
         return preset.smoke() if SMOKE else preset
 
@@ -150,10 +149,24 @@ class Experiment:
         """A short name for the data that are read where the caller names `data`; None without any.
 
         Raises:
+            FileNotFoundError: nothing is there.
             ValueError: `data` for an experiment that reads none.
         """
         self._reads(data)
         return machine.contents(data or self.default_data)
+
+    def check(self, model: str, preset: str) -> None:
+        """Refuse the names of what is not there, before any data are read.
+
+        Raises:
+            ValueError: no such model or preset.
+        """
+        self._one_of("model", self.models, model)
+        self._one_of("preset", self.presets, preset)
+
+    def _one_of(self, what: str, there: Mapping[str, Any], name: str) -> None:
+        if name not in there:
+            raise ValueError(f"`{what}` must be one of {sorted(there)} for '{self.name}', got '{name}'.")
 
     def _reads(self, data: Path | None) -> None:
         if data is not None and self.default_data is None:
@@ -165,7 +178,6 @@ class Experiment:
         Raises:
             ValueError: no such model.
         """
-        if model not in self.models:
-            raise ValueError(f"`model` must be one of {sorted(self.models)} for '{self.name}', got '{model}'.")
+        self._one_of("model", self.models, model)
         fitting = self.models if preset is None or self.models_for is None else self.models_for(preset)
         return fitting[model](key=key)

@@ -35,7 +35,7 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
         raise ValueError(f"`experiment` must be one of {sorted(UNITS)}, got '{job.experiment}'.")
     for path in (job.result, job.trained):
         if not path.exists():
-            raise FileNotFoundError(f"{path} is missing: finish `python -m paper run {job.experiment}` first.")
+            raise FileNotFoundError(f"{path} is missing: finish `{job.command}` first.")
     result = read(job.result)
     if digest(job.trained) != result["weights"]:
         raise ValueError(f"{job.trained} must hold the weights of {job.result}, got others.")
@@ -49,7 +49,6 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
     for domain, best in exact.items():  # of the first batches of the test alone, where the exact posterior was found
         over = f"first {best['batches']} batches"
         scores[domain] |= {f"exact nll, {over}": best["nll"], f"gap to it, {over}": best["gap"]}
-    command = f"python -m paper run {job.experiment} --model {job.model} --preset {job.preset} --seed {job.seed}"
     return pretrained.add(
         model,
         f"{job.experiment}-{job.model}-v{version}",
@@ -68,5 +67,5 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
             "on": hardware(result["hardware"]),
         },
         scores=scores,
-        source={"command": f"`{command}`", "commit": result["commits"][-1]},
+        source={"command": f"`{job.command}`", "commit": result["commits"][-1]},
     )

@@ -37,7 +37,7 @@ class Job:
         runs: folder of training states, models and half-finished tests.
 
     Raises:
-        ValueError: a negative seed.
+        ValueError: no such experiment, model or preset; a negative seed.
     """
 
     experiment: str
@@ -49,7 +49,14 @@ class Job:
     runs: Path = RUNS
 
     def __post_init__(self):
+        find(self.experiment).check(self.model, self.preset)
         whole("seed", self.seed, 0)
+
+    @property
+    def command(self) -> str:
+        """What runs it."""
+        words = f"{self.experiment} --model {self.model} --preset {self.preset} --seed {self.seed}"
+        return f"python -m paper run {words}"
 
     @property
     def name(self) -> str:
@@ -84,9 +91,8 @@ def run(
         progress: whether to show bars and lines.
 
     Raises:
-        ValueError: no such experiment, model or preset; other data than when the job began; a file that is damaged;
-            negative minutes.
-        OSError: a folder that cannot be written.
+        ValueError: other data than when the job began; a file that is damaged; negative minutes.
+        OSError: data that are not there; a folder that cannot be written.
     """
     if minutes is not None and not minutes >= 0:
         raise ValueError(f"`minutes` must be at least 0, got {minutes}.")
@@ -117,9 +123,7 @@ def _train(job, experiment, preset, made, minutes, stop, *, progress) -> bool:
     key_model, key_fit = jax.random.split(jax.random.key(job.seed))
     model = experiment.adapt(experiment.make(job.model, key=key_model, preset=preset), preset.train)
     part = made | {"data": _contents(job)}
-    for path in (job.result, job.trained):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        checkpoint.check_writable(path)
+    prepare(job.result, job.trained)
     start = time.monotonic()
 
     def tasks(step, *, key):
@@ -179,7 +183,7 @@ def _contents(job: Job) -> str | None:
 
 def facts(job: Job, preset: Preset) -> dict[str, Any]:
     """What the training left behind."""
-    history = read(job.folder / "history.json")
+    history = read(_left(job, "history.json"))
     validated = [row for row in history if "validation_nll" in row]
     kept = ("step", "loss", "learning_rate", "seconds", "validation_nll")
     return {
@@ -195,7 +199,15 @@ def facts(job: Job, preset: Preset) -> dict[str, Any]:
 
 
 def _parts(job: Job) -> list[dict[str, Any]]:
-    return read_lines(job.folder / "parts.jsonl")
+    return read_lines(_left(job, "parts.jsonl"))
+
+
+def _left(job: Job, name: str) -> Path:
+    """A file of a training, without which nothing can be said of it."""
+    path = job.folder / name
+    if not path.exists():
+        raise ValueError(f"'{path}' is missing: restore it, or remove its folder to train anew.")
+    return path
 
 
 def _best(history: list[dict[str, float]]) -> dict[str, float]:
@@ -224,6 +236,17 @@ def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -
             )
             bounds[domain] = against_exact(found, exact)
     return {"tests": tests, "exact": bounds, "test_seconds": seconds}
+
+
+def prepare(*files: Path) -> None:
+    """Make the folders of files and see that these can be written, before long work.
+
+    Raises:
+        OSError: one that cannot.
+    """
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        checkpoint.check_writable(path)
 
 
 def write(path: Path, value: Any) -> None:

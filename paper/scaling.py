@@ -21,7 +21,7 @@ from paper.evaluation import digest, rows, summary, test_key
 from paper.experiments import experiment as find
 from paper.files import read_lines
 from paper.protocol import SMOKE, describe
-from paper.runner import Job, write
+from paper.runner import Job, prepare, write
 from paper.runner import facts as facts_of
 
 #: Cells along each axis, as in the paper.
@@ -58,19 +58,19 @@ def run(
 
     Raises:
         FileNotFoundError: the job is not trained.
+        OSError: a folder of results that cannot be written.
         ValueError: no samples; an earlier lattice that is not asked for was done with other weights or hardware.
     """
     whole("samples", samples)
     if not job.trained.exists():
-        raise FileNotFoundError(
-            f"`{job.trained}` must be there; train it with `python -m paper run sir --model {job.model} "
-            f"--preset {job.preset} --seed {job.seed}`."
-        )
+        raise FileNotFoundError(f"`{job.trained}` must be there; train it with `{job.command}`.")
     experiment, model, name = find("sir"), checkpoint.load(job.trained), digest(job.trained)
     made = record.made()
     facts = {"model": name, "hardware": made["hardware"]}
     sides = dict(sorted((_earlier(job, facts, cells) | dict.fromkeys(cells, samples)).items()))
     streams = {f"{side}x{side}": tasks(side) for side in sides}
+    written = (job.folder if SMOKE else job.results / "sir-scaling") / f"{job.name}.json"
+    prepare(written)
     tests, seconds = {}, {}
     for (domain, stream), count in zip(streams.items(), sides.values(), strict=True):
         fitting = experiment.adapt(model, stream)
@@ -99,7 +99,7 @@ def run(
     told: dict[str, Any] = facts_of(job, preset) | {"history": ()}  # that is in the training's own result
     told |= {"tests": tests, "test_seconds": seconds, "tested": made}
     result = record.record(experiment, job.model, job.preset, job.seed, preset, **told)
-    write((job.folder if SMOKE else job.results / "sir-scaling") / f"{job.name}.json", result)
+    write(written, result)
     return result
 
 

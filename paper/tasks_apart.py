@@ -18,7 +18,7 @@ from paper.evaluation import against_exact, exact_file, exact_scores, rows, summ
 from paper.experiments import experiment as find
 from paper.folders import RESULTS, RUNS
 from paper.protocol import SMOKE, Experiment, describe
-from paper.runner import write
+from paper.runner import prepare, write
 
 #: Names of methods in the results.
 METHODS = ("gp-known", "gp-fitted", "svgp")
@@ -56,11 +56,14 @@ def run(
     Raises:
         ValueError: no such method; no batches; an experiment of classes or of two outputs, or one whose process is not
             known to "gp-known".
+        OSError: a folder of results that cannot be written.
     """
     whole("batches", batches)
     experiment = _experiment(name, method)
     chosen = experiment.preset(preset, data)
     row, made = f"{method}-{preset}", record.made()
+    written = runs / name / f"{row}-seed0-smoke.json" if SMOKE else results / name / f"{row}-seed0.json"
+    prepare(written)
     tests, bounds, spent = {}, {}, {}
     for domain, stream in chosen.tests.items():
         facts = {"stream": describe(stream), "sparse": str(sparse) if method == "svgp" else "", "made": made}
@@ -90,7 +93,7 @@ def run(
         exact=bounds,
         test_seconds={domain: here["predict_seconds"] for domain, here in spent.items()},
     )
-    write(runs / name / f"{row}-seed0-smoke.json" if SMOKE else results / name / f"{row}-seed0.json", result)
+    write(written, result)
     return result
 
 

@@ -1,10 +1,14 @@
 """Operations against counts by hand."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import pytest
 
 from bsatnp.attention import scan_attention
+from paper import flops
+from paper.__main__ import main
 from paper.flops import cost, count
 
 
@@ -36,6 +40,22 @@ def test_cost_is_of_the_compiled_function():
     found = cost(jnp.matmul, jnp.ones((64, 32)), jnp.ones((32, 16)), calls=2)
     assert found.counted == 2 * 64 * 32 * 16 and found.xla >= found.counted * 0.9
     assert found.seconds is not None and found.seconds > 0 and found.temporary >= 0
+
+
+def test_what_was_found_is_kept_where_it_can_be(tmp_path, monkeypatch, capsys):
+    calls = []
+    monkeypatch.setattr(flops, "measure", lambda *args, **options: calls.append(options) or {"rows": []})
+    (tmp_path / "file").touch()
+    assert main(["flops", "--time", "--results", str(tmp_path / "file" / "results")]) == 2
+    assert "Not a directory" in capsys.readouterr().err and not calls
+    assert main(["flops", "--time", "--results", str(tmp_path / "results")]) == 0
+    assert json.loads((tmp_path / "results" / "flops.json").read_text()) == {"rows": []}
+
+
+def test_a_model_that_is_none_is_refused_before_others_are_measured(monkeypatch):
+    monkeypatch.setattr(flops, "of_model", lambda *args, **options: pytest.fail("measured first"))
+    with pytest.raises(ValueError, match="`model` must be one of"):
+        flops.measure(["bsa-tnp", "nobody"])
 
 
 def test_a_loop_of_unknown_length_is_refused():

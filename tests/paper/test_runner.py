@@ -4,6 +4,7 @@ import dataclasses
 import json
 
 import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
@@ -126,6 +127,23 @@ def test_what_cannot_be_run_is_refused(words, message, job, capsys):
     assert capsys.readouterr().err == message and not job.runs.exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["scaling", "--model", "nobody"], "`model` must be one of ['bsa-tnp',"),
+        (["scaling", "--model", "bsa-tnp", "--preset", "hour"], "`preset` must be one of ['full', 'lite'] for 'sir'"),
+        (["publish", "gp", "--model", "nobody"], "`model` must be one of ['bsa-tnp',"),
+        (
+            ["publish", "gp", "--model", "bsa-tnp", "--seed", "9"],
+            "finish `python -m paper run gp --model bsa-tnp --preset full --seed 9` first",
+        ),
+    ],
+)
+def test_only_what_can_be_trained_is_advised(words, message, tmp_path, capsys):
+    assert main([*words, "--results", str(tmp_path), "--runs", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_the_commit_is_that_of_the_start(job, monkeypatch):
     commits = iter("abcdefgh")
     monkeypatch.setattr(machine, "commit", lambda: next(commits))
@@ -189,6 +207,25 @@ def test_a_run_goes_on_with_the_data_that_it_began_with_alone(job, tmp_path, mon
     assert again is not None and again["tests"] == result["tests"]
 
 
+def test_data_that_are_gone_are_not_called_others(job, tmp_path, monkeypatch):
+    experiment = dataclasses.replace(runner.find("gp"), default_data=tmp_path / "gone")
+    monkeypatch.setattr(runner, "find", lambda name: experiment)
+    job.result.parent.mkdir(parents=True)
+    job.result.write_text('{"data": "0123"}')
+    with pytest.raises(FileNotFoundError, match="There are no data at '.*gone': name .* with `--data`"):
+        run(job, progress=False)
+
+
+@pytest.mark.parametrize("name", ["history.json", "parts.jsonl"])
+def test_a_file_that_a_training_left_is_asked_for(name, job):
+    job.folder.mkdir(parents=True)
+    if name == "parts.jsonl":
+        (job.folder / "history.json").write_text('[{"step": 6, "seconds": 1.0, "validation_nll": 1.0}]')
+    checkpoint.save(job.trained, runner.find("gp").make("bsa-tnp", key=jax.random.key(0)))
+    with pytest.raises(ValueError, match=f"{name}' is missing: restore it, or remove its folder to train anew"):
+        run(job, progress=False)
+
+
 def test_a_smoke_run_leaves_nothing_among_the_results(job, monkeypatch):
     monkeypatch.setattr(runner, "SMOKE", True)
     assert job.result.parent == job.folder and job.name.endswith("-smoke")
@@ -202,6 +239,14 @@ def test_summary_is_one_mean_over_all_values():
     assert scores["nll_standard_error"] == pytest.approx(np.std([1.0, 1.5], ddof=1) / 2**0.5)
     bound = evaluation.against_exact(found, [{"nll": 0.5}, {"nll": 1.5}])
     assert bound["gap"] == pytest.approx(0.25) and bound["nll"] == 1.0
+
+
+def test_a_file_that_is_not_written_whole_is_not_written(tmp_path):
+    file = tmp_path / "a.json"
+    evaluation.write_whole(file, "before")
+    with pytest.raises(UnicodeEncodeError):
+        evaluation.write_whole(file, "after \udce9")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"] and file.read_text() == "before"
 
 
 def test_rows_for_other_facts_are_made_anew(tmp_path):

@@ -44,6 +44,10 @@ def test_scores_times_and_memory_are_written(tmp_path, monkeypatch, capsys):
     (job.folder / "parts.jsonl").write_text(json.dumps(record.made()) + "\n")
     monkeypatch.setattr(scaling, "tasks", lambda cells: SMALL)
     monkeypatch.setattr(scaling, "CHUNK", 24)
+    (tmp_path / "file").touch()
+    words = ["scaling", "--model", "bsa-tnp", "--cells", "8", "--preset", "lite", "--seed", "5", *folders[2:4]]
+    assert main([*words, "--results", str(tmp_path / "file")]) == 2
+    assert "Not a directory" in capsys.readouterr().err and not scaling._file(job, "8x8").exists()
     for samples in ("1", "2"):
         assert main(["scaling", "--model", "bsa-tnp", "--cells", "8", "--samples", samples, *folders]) == 0
     said = capsys.readouterr().out

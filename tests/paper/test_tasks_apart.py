@@ -3,6 +3,7 @@
 import pytest
 
 from paper import __main__ as command
+from paper import tasks_apart
 from paper.tasks_apart import run, tune
 
 REFUSED = [
@@ -24,6 +25,14 @@ def test_what_has_no_process_is_refused(experiment, method, message, tmp_path):
 def test_only_the_sparse_process_is_tuned(capsys):
     assert command.main(["baseline", "gneiting", "--method", "gp-fitted", "--tune"]) == 2
     assert capsys.readouterr().err == "`method` must be 'svgp' to be tuned, got 'gp-fitted'.\n"
+
+
+def test_a_place_that_takes_no_file_is_refused_before_the_work(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tasks_apart, "rows", lambda *args, **options: pytest.fail("worked first"))
+    (tmp_path / "file").touch()
+    words = ["baseline", "gneiting", "--method", "gp-known", "--runs", str(tmp_path / "runs")]
+    assert command.main([*words, "--results", str(tmp_path / "file")]) == 2
+    assert capsys.readouterr().err == f"'{tmp_path / 'file' / 'gneiting'}': Not a directory.\n"
 
 
 def test_no_batches_are_refused(capsys):
