@@ -13,6 +13,17 @@ from paper.experiments import title_of
 #: Ablations, which are left to the tables.
 _ABLATIONS = ("-basis-", "-equal-start")
 
+#: Models with one look in all pictures, of which none has two of a row. Others come after them.
+_LOOKS = (
+    ("bsa-tnp", "bsa-tnp-bias", "bsa-tnp-geodesic"),
+    ("tnp-d",),
+    ("convcnp", "bsa-tnp-embed", "bsa-tnp-rbf", "bsa-tnp-window"),
+    ("pt-te-tnp-32",),
+    ("te-tnp", "bsa-tnp-embed-bias"),
+    ("pt-te-tnp-128",),
+    ("sa-tnp", "bsa-tnp-linear"),
+)
+
 
 def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
     """A picture for each experiment and budget: validation NLL against updates for all models but the ablations."""
@@ -31,7 +42,7 @@ def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
             steps = [row["step"] for row in one["history"]]
             values = _values([one])
             beyond = f" (up to {max(values):,.0f})" if top is not None and max(values) > top else ""
-            line: dict[str, Any] = _line(models.index(one["model"]))
+            line: dict[str, Any] = _line(_look(one["model"], models))
             if one["seed"]:
                 line["markerfacecolor"] = "white"
             label = f"{one['model']}, seed {one['seed']}{beyond}"
@@ -110,6 +121,12 @@ def _top(values: Sequence[float]) -> float | None:
     """Where a picture ends, so that a few values far above the others do not flatten them; None for all of it."""
     low, usual, most = np.quantile(values, [0, 0.8, 1])
     return None if most <= usual + 5 * (usual - low) else float(usual + (usual - low))
+
+
+def _look(model: str, models: Sequence[str]) -> int:
+    """The number of a model's look, in a picture of several."""
+    known = [number for number, alike in enumerate(_LOOKS) if model in alike]
+    return known[0] if known else len(_LOOKS) + models.index(model)
 
 
 def _line(number: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from paper import contents, published
 from paper.__main__ import _parser
-from paper.drawing import style
+from paper.drawing import curves, style
 from paper.experiments import experiment
 from paper.folders import ROOT
 from paper.report import load
@@ -34,6 +34,17 @@ def test_every_table_and_figure_has_its_place():
         source = SOURCE.read_text()
         assert len(re.findall(r"\\begin\{table\*?\}", source)) == 27
         assert len(re.findall(r"\\begin\{figure\*?\}", source)) == 7
+
+
+def test_a_model_has_one_look_that_no_other_of_its_picture_has():
+    drawn: dict[tuple, set] = {}
+    for one in load(PAPER / "results"):
+        if len(one["history"]) > 2 and not any(part in one["model"] for part in curves._ABLATIONS):
+            drawn.setdefault((one["experiment"], one["preset"]), set()).add(one["model"])
+    for picture, models in drawn.items():
+        looks = {curves._look(model, sorted(models)) for model in models}
+        assert len(looks) == len(models) and max(looks) < len(curves._LOOKS), picture
+    assert [curves._look(name, ["a", "tnp-d", "b"]) for name in ("a", "tnp-d", "b")] == [7, 1, 9]
 
 
 def test_commands_are_those_of_the_command_line():
