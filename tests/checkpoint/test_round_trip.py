@@ -130,6 +130,13 @@ def test_names_that_look_like_paths(tmp_path, same_bits):
         assert same_bits(checkpoint.load_state(tmp_path / "s", tree), tree)
 
 
+def test_host_arrays_come_back_whatever_their_order_in_memory(tmp_path, same_bits):
+    rows = np.arange(6.0).reshape(2, 3)
+    for array in (rows.T, rows[:, ::2], rows.astype(jnp.bfloat16).T):
+        checkpoint.save_state(tmp_path / "s", {"a": array})
+        assert same_bits(checkpoint.load_state(tmp_path / "s", {"a": array}), {"a": array})
+
+
 def test_host_arrays_that_were_loaded_can_be_written(tmp_path, everything, classes):
     checkpoint.save(tmp_path / "m", everything())
     loaded = checkpoint.load(tmp_path / "m", classes=classes)

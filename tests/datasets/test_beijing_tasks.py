@@ -127,6 +127,12 @@ def test_stream_is_a_function_of_step_and_key(parts):
     np.testing.assert_array_equal(whole.tgt.f, first.tgt.f[0])
 
 
+def test_a_batch_starts_wherever_a_task_fits():
+    rows = np.arange(11.0)[:, None]
+    part = BeijingTasks({"t": rows}, np.zeros((11, 2)), rows[:, 0], rows[:, 0], n_ctx=5, n_tgt=4, batch=64)
+    assert set(part(0, key=jax.random.key(0)).ctx.index["t"][:, 0, 0]) == {0, 1, 2}
+
+
 def test_short_part_and_sizes(data):
     small = replace(data, **{name: getattr(data, name)[:3000] for name in ("time", "station", "wind", "weather", "f")})
     with pytest.raises(ValueError, match=r"at least `n_ctx` \+ `n_tgt` = 708 rows, got 300"):

@@ -28,6 +28,8 @@ def test_nothing_is_said_of_data_like_those_of_the_training(soil):
     away = {"x": NEW.x + 5e6, "y": NEW.y - 5e6}
     assert said(soil.predict, NEW.assign(**away), context=NEW.assign(**away)) == []
     assert said(soil.predict, NEW, context=REST[:1]) == []
+    one = np.arange(len(NEW)) == 0
+    assert said(soil.predict, NEW.assign(x=NEW.x + 5e6 * one, elev=NEW.elev + 5)) == []
     close = REST.assign(x=NEW.x.mean() + np.arange(30) % 6, y=NEW.y.mean() + np.arange(30) // 6)
     assert said(soil.predict, NEW, context=close) == said(soil.predict, NEW, context=close[:2]) == []
 
@@ -65,11 +67,13 @@ def test_a_column_that_never_varied_is_doubted_where_it_differs():
     assert found == "Half of the targets differs in 'elev', which never varied in training: its effect is unknown"
 
 
-def test_targets_on_another_side_of_the_globe_are_doubted():
+def test_targets_on_another_side_of_the_globe_and_times_in_another_unit_are_doubted():
     places = {"lon": 5 + np.arange(30) % 6 / 10, "lat": 50 + np.arange(30) // 6 / 10}
-    data = pd.DataFrame(places).assign(v=np.arange(30.0))
-    fitted = untrained(data, frames.Columns("v", space=frames.Sphere("lon", "lat")))
+    data = pd.DataFrame(places).assign(v=np.arange(30.0), hour=np.arange(30.0))
+    fitted = untrained(data, frames.Columns("v", space=frames.Sphere("lon", "lat"), time=frames.Time("hour")))
     assert said(fitted.predict, data) == []
+    (found,) = said(fitted.predict, data, context=data.assign(hour=3600 * data.hour))
+    assert found.startswith("The context spreads") and "'t'" in found
     (found,) = said(fitted.predict, data.rename(columns={"lon": "lat", "lat": "lon"}))
     assert "away from the context in 's'" in found
 

@@ -101,6 +101,18 @@ def test_a_large_context_is_taken_where_the_targets_are():
     np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(900))
 
 
+def test_context_among_the_targets_is_taken_about_their_middle_other_by_its_way_to_them():
+    rng = np.random.default_rng(5)
+    ctx, tgt = rng.uniform(size=(5000, 2)), rng.uniform(size=(200, 2))
+    ((_, known),) = everywhere(ctx, tgt, 50)
+    middle = (tgt.min(0) + tgt.max(0)) / 2
+    np.testing.assert_array_equal(known, np.sort(np.linalg.norm(ctx - middle, axis=-1).argsort()[:100]))
+    road, along = np.linspace(0, 1, 100), np.zeros(100)
+    beside = np.concatenate([np.stack([road, along + y], 1) for y in (0.3, 0.1, 0.2)])
+    ((_, known),) = everywhere(beside, np.stack([road, along], 1), 50)
+    np.testing.assert_array_equal(known, np.arange(100, 200))
+
+
 def test_forecasts_roll_over_targets_without_their_own_time():
     ctx, tgt = np.repeat(np.arange(20.0), 3), RNG.permutation(np.repeat(np.arange(5.0, 20), 2))
     seen = []
@@ -114,6 +126,15 @@ def test_forecasts_roll_over_targets_without_their_own_time():
     with pytest.raises(ValueError, match="`context` must hold values from before every target"):
         list(ahead(ctx, np.array([0.0]), n_ctx=50, history=4.0, horizon=2.0))
     assert not list(ahead(ctx, np.zeros(0), n_ctx=50, history=4.0, horizon=2.0))
+
+
+def test_times_that_differ_by_rounding_are_the_same():
+    rng = np.random.default_rng(6)
+    exact = np.repeat(np.arange(20.0), 3), np.repeat(np.arange(5.0, 20), 2)
+    rounded = [times + rng.uniform(-1e-9, 1e-9, times.shape) for times in exact]
+    plans = [ahead(*times, n_ctx=50, history=4.0, horizon=2.0) for times in (exact, rounded)]
+    one, other = ([(set(asked), set(known)) for asked, known in plan] for plan in plans)
+    assert one == other
 
 
 def test_a_long_history_is_thinned_over_all_places_and_alike_for_all_targets():
@@ -182,6 +203,12 @@ def test_places_that_were_measured_again_are_held_out_together():
     held = frames.Random(20, 8).hold_out(moved, 0.2, np.random.default_rng(0))
     np.testing.assert_array_equal(held[60:], held[:60:2])
     assert held[60:].any() and not held[60:].all()
+
+
+def test_rows_that_know_nothing_but_covariates_are_held_out_one_by_one():
+    """Many are of one category, and no task would be left to train on."""
+    data = Rows(Points({"x": np.zeros((60, 1))}, np.arange(60.0)[:, None]), np.zeros((60, 1)), None)
+    assert frames.Random(20, 8).hold_out(data, 0.2, np.random.default_rng(0)).sum() == 12
 
 
 def test_windows_keep_what_is_at_one_place_together():

@@ -153,12 +153,15 @@ def test_random_splits_are_validated_from_all_of_the_context_to_a_third():
     assert counts == list(range(90, 30, -2))
 
 
-def test_every_forecast_has_the_whole_horizon():
-    time, rng = np.repeat(np.arange(50.0), 4), np.random.default_rng(0)
-    data, splits = scattered(200, time=time), frames.Forecasts(100, 100, history=8.0, horizon=5.0)
-    drawn = [splits.draw(data, time < 40, rng) for _ in range(300)]
+@pytest.mark.parametrize("step", [1.0, 0.3])
+def test_every_forecast_has_the_whole_horizon(step):
+    """Also where differences of times are rounded."""
+    number, rng = np.repeat(np.arange(50), 4), np.random.default_rng(0)
+    data, splits = scattered(200, time=step * number), frames.Forecasts(100, 100, history=8 * step, horizon=5 * step)
+    drawn = [splits.draw(data, number < 40, rng) for _ in range(300)]
     assert {len(tgt) for _, tgt in drawn} == {20}
-    assert {time[tgt].min() for _, tgt in drawn} == set(range(1, 35))
+    assert {number[tgt].min() for _, tgt in drawn} == set(range(1, 35))
+    assert all(len(ctx) == 4 * min(number[tgt].min(), 8) for ctx, tgt in drawn)
 
 
 def test_a_share_of_the_tasks_is_simulated():

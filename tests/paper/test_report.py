@@ -28,6 +28,15 @@ def test_a_gap_has_its_standard_error_and_the_experiment_its_own_title(result):
     assert "## an older one" in render([result | {"experiment": "sir-scaling", "title": "an older one"}])
 
 
+def test_fewer_batches_are_told_and_the_bound_is_that_of_the_most(result):
+    other = json.loads(RESULT.read_text()) | {"model": "tnp-d"}
+    other["tests"]["original"]["batches"] = 100
+    other["exact"]["original"] |= {"batches": 60, "nll": -0.3111}
+    text = render([result, other])
+    assert "**original**: 200 test batches. Exact posterior: −0.311 on 60 batches." in text
+    assert "| bsa-tnp | 0 | −0.048 ± 0.017 |" in text and "| tnp-d | 0 | −0.048 ± 0.017 on 100 batches |" in text
+
+
 @pytest.mark.parametrize("text", ['{"tests": ', "", '{"a": "\udce9"}'])
 def test_a_damaged_file_is_named(text, tmp_path):
     content = text.encode("utf-8", "surrogateescape")

@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bsatnp import checkpoint, pretrained
+from bsatnp.metrics import Sums
 from paper import evaluation, machine, runner
 from paper.__main__ import main
 from paper.drawing.curves import convergence
@@ -249,6 +252,19 @@ def test_a_file_that_is_not_written_whole_is_not_written(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"] and file.read_text() == "before"
 
 
+def test_models_and_exact_posteriors_are_scored_on_the_same_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(evaluation, "prepare", lambda model, task: task)
+    monkeypatch.setattr(evaluation, "batch_sums", lambda model, task: Sums({"nll": task}, jnp.int32(1)))
+
+    def stream(number: int, *, key: Any) -> Any:
+        return jax.random.uniform(jax.random.fold_in(key, number))
+
+    silent: Any = lambda done, count: None  # noqa: E731
+    found = evaluation.scores(None, stream, 3, file=tmp_path / "a", model_digest="", progress=silent)
+    exact = evaluation.exact_scores(lambda stream, n, key: stream(n, key=key), stream, 3, file=tmp_path / "b")
+    assert [row["nll"] for row in found] == [row["nll"] for row in exact] and len({row["nll"] for row in exact}) == 3
+
+
 def test_rows_for_other_facts_are_made_anew(tmp_path):
     made = []
 
@@ -262,3 +278,4 @@ def test_rows_for_other_facts_are_made_anew(tmp_path):
     assert made == [0, 1, 2, 3]
     evaluation.rows(file, {"a": 2}, 2, row, progress=silent)
     assert made == [0, 1, 2, 3, 0, 1]
+    assert evaluation.rows(file, {"a": 2}, 1, row, progress=silent) == [{"n": 0}]

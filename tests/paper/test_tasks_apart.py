@@ -1,10 +1,14 @@
 """What cannot be asked of Gaussian processes of each task; their scores are in `test_baselines.py`."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from bsatnp.simulate import GneitingTasks, GPTasks
 from paper import __main__ as command
-from paper import tasks_apart
-from paper.tasks_apart import run, tune
+from paper import baselines, tasks_apart
+from paper.tasks_apart import _forecast, run, tune
 
 REFUSED = [
     ("gneiting", "gp", r"`method` must be one of \('gp-known', 'gp-fitted', 'svgp'\), got 'gp'"),
@@ -38,3 +42,25 @@ def test_a_place_that_takes_no_file_is_refused_before_the_work(tmp_path, monkeyp
 def test_no_batches_are_refused(capsys):
     assert command.main(["baseline", "gneiting", "--method", "svgp", "--batches", "0"]) == 2
     assert capsys.readouterr().err == "`batches` must be at least 1, got 0.\n"
+
+
+@pytest.mark.parametrize(
+    ("stream", "noisy"),
+    [
+        (GPTasks(noise=0.2), False),
+        (GPTasks(noise=0.2, tgt_noise=0.3), True),
+        (GneitingTasks(noisy_tgt=False), False),
+        (GneitingTasks(), True),
+        (None, True),  # real data
+    ],
+)
+def test_methods_are_told_of_the_noise_of_context_and_targets(stream, noisy, monkeypatch):
+    for name in ("known", "fitted", "sparse"):
+        monkeypatch.setattr(baselines, name, lambda *points, **options: options)
+    task: Any = SimpleNamespace(ctx=None, tgt=None)
+    for method in ("gp-fitted", "svgp"):
+        told: Any = _forecast(method, stream, baselines.Sparse(), task, None, None)
+        assert told["noisy"] == noisy
+    if isinstance(stream, GPTasks):
+        found: Any = _forecast("gp-known", stream, None, task, None, None)
+        assert found == {"noise": 0.2, "tgt_noise": 0.3 if noisy else 0.0}

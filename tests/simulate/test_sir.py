@@ -115,6 +115,13 @@ def test_first_cases_are_as_many_as_the_outbreak_says():
     assert set(ill) == {1, 2, 3, 4} and (outbreak.step == 1).all()
 
 
+def test_the_cells_of_a_task_owe_nothing_to_the_first_cases():
+    """One cell in a hundred is ill, wherever a task looks."""
+    still = dataclasses.replace(MANY, steps=1, infection=(1.0, 1e9), recovery=(5.0, 1e-9))
+    task = still(0, key=jax.random.key(0))
+    assert np.asarray(task.tgt.f == I).sum() < 40
+
+
 def test_tasks_show_the_state_at_distinct_cells_with_the_context_first_among_the_targets():
     task, outbreak = STREAM.draw(0, key=jax.random.key(0))
     grid = np.asarray(STREAM.grid(), np.float32)

@@ -35,10 +35,13 @@ def test_scores_pool_over_batches(line, stream):
     np.testing.assert_allclose(got["coverage"], (np.abs(z) <= 1.959964).mean(), rtol=1e-6)
 
 
-def test_many_batches_are_all_counted(line, stream):
-    numbers = []
-    evaluate(line(), lambda n, *, key: numbers.append(n) or stream(n, key=key), batches=70, key=jax.random.key(0))
+def test_many_batches_are_all_counted_once(line, stream):
+    model, key, numbers = line(), jax.random.key(0), []
+    found = evaluate(model, lambda n, *, key: numbers.append(n) or stream(n, key=key), batches=70, key=key)
     assert numbers == list(range(70))
+    batches = [stream(n, key=jax.random.fold_in(key, n)) for n in range(70)]
+    each = [evaluate(model, lambda _, *, key, batch=batch: batch, batches=1, key=key)["nll"] for batch in batches]
+    np.testing.assert_allclose(found["nll"], np.mean(each), rtol=1e-5)
 
 
 def test_arguments_are_checked(line, stream):

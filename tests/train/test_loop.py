@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 
+from bsatnp import checkpoint
 from bsatnp.likelihoods import AbstractHead
 from bsatnp.models import AbstractModel
 from bsatnp.tasks import Points, Task
@@ -199,6 +200,24 @@ def test_a_validation_has_a_hundred_batches_and_a_checkpoint_is_written_with_eac
     assert validations == [0, *range(100)]
     fit(line(), stream, steps=20, log_every=1, callbacks=[look], checkpoint=tmp_path / "run.npz", **arguments)
     assert written == [False] + 19 * [True]
+
+
+def test_the_last_update_is_validated_and_written(line, stream, tmp_path):
+    run = fit(
+        line(),
+        stream,
+        steps=5,
+        key=jax.random.key(0),
+        optimizer=SGD,
+        validation=stream,
+        validate_every=2,
+        validation_batches=2,
+        checkpoint=tmp_path / "run.npz",
+        checkpoint_every=2,
+        progress=False,
+    )
+    assert [row["step"] for row in run.history if "validation_nll" in row] == [2, 4, 5]
+    assert checkpoint.header(tmp_path / "run.npz")["tree"]["dict"]["step"] == 5
 
 
 def test_d5_compilations_are_as_many_as_shapes(line, host_stream):

@@ -58,6 +58,18 @@ def test_d3_cut_and_continued(line, stream, same_bits, tmp_path, cut):
     )
 
 
+def test_a_stopped_run_remembers_its_best_model(line, stream, same_bits, tmp_path):
+    """Ascent makes every model worse than the one before, so that the first validated one is the best."""
+    arguments: dict[str, Any] = dict(
+        steps=6, key=jax.random.key(0), optimizer=optax.sgd(-0.05), validation=stream, validate_every=2,
+        validation_batches=2, checkpoint=tmp_path / "run.npz", checkpoint_every=4, progress=False,
+    )  # fmt: skip
+    half = fit(line(), stream, callbacks=[lambda step, row, model: True], **arguments)
+    again = fit(line(), stream, **arguments)
+    assert half.steps == 2 and again.steps == 6 and again.history[0] == half.history[0]
+    assert same_bits(again.best, half.best) and not same_bits(again.best, again.model)
+
+
 class Mirror:
     """A group that is a plain class, as docs/groups.md has one."""
 
