@@ -22,7 +22,8 @@ HERE = pathlib.Path(__file__).parent
 
 def environment(devices, **more):
     flags = f"--xla_force_host_platform_device_count={devices}"
-    return os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)} | more
+    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # nearly all of the time is compiling
+    return os.environ | {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)} | quick | more
 
 
 @pytest.fixture(scope="module")
