@@ -114,10 +114,10 @@ class Encoding:
                 what = f"most probable {name}" if kind == "mode" else f"probability of {kind[3:]}"
                 found[result] = {"long_name": what}
                 continue
-            named = {"mean": "predictive mean", "std": "predictive standard deviation"}
             if kind.startswith("above_"):
                 found[result] = {"long_name": f"probability of {name} above {kind[6:]}"}
                 continue
+            named = {"mean": "predictive mean", "std": "predictive standard deviation"}
             what = named.get(kind, f"predictive quantile {kind[1:]} %")
             found[result] = {"long_name": f"{what} of {name}"}
             if name in self.meaning.units:

@@ -66,12 +66,11 @@ class Fitted(eqx.Module):
         """Mean, standard deviation and quantiles at new places and times, in the units and the order of the data.
 
         A DataFrame comes back with its own index and coordinates, an xarray object as a Dataset on its own. Results are
-        called `zinc_mean`, `zinc_std`, `zinc_q05`, … and `zinc_above_500` for the probability of more than 500; for
-        labels they are `soil_mode` and the probabilities `soil_is_…`. Rows
-        without all coordinates and covariates get NaN; a table's other columns stay behind. Where time runs forward, no
-        target is predicted from values of its own time or later, and targets that lie within a horizon after the same
-        known values are predicted together, from what lies before the first of them: which others are asked for
-        matters.
+        called `zinc_mean`, `zinc_std`, `zinc_q05`, … and `zinc_above_500`, the probability of more than 500; for labels
+        `soil_mode` and the probabilities `soil_is_…`. Rows without all coordinates and covariates get NaN; a table's
+        other columns stay behind. Where time runs forward, no target is predicted from values of its own time or later,
+        and targets that lie within a horizon after the same known values are predicted together, from what lies before
+        the first of them: which others are asked for matters.
 
         Args:
             data: where; it needs the columns of coordinates and covariates, not those of values.
