@@ -31,8 +31,7 @@ def convergence(results: Sequence[dict[str, Any]], folder: Path) -> list[Path]:
 
     made = []
     for name, preset in sorted({(one["experiment"], one["preset"]) for one in results}):
-        rows = [one for one in results if (one["experiment"], one["preset"]) == (name, preset)]
-        rows = [one for one in rows if len(one["history"]) > 2 and not any(a in one["model"] for a in _ABLATIONS)]
+        rows = [one for one in results if (one["experiment"], one["preset"]) == (name, preset) and _drawn(one)]
         if not rows:
             continue
         figure, axis = plt.subplots(figsize=(8.5, 4), layout="constrained")
@@ -110,6 +109,11 @@ def ratios(benches: Sequence[Bench], folder: Path) -> list[Path]:
         figure.suptitle(f"{bench.name}: runtime ratios; above 1 the other is slower than {OURS}", fontsize=10)
         made.append(style.save(figure, folder / f"ratios-{bench.name}.png"))
     return made
+
+
+def _drawn(result: dict[str, Any]) -> bool:
+    """Whether a result has a curve."""
+    return len(result["history"]) > 2 and not any(part in result["model"] for part in _ABLATIONS)
 
 
 def _values(rows: Sequence[dict[str, Any]]) -> list[float]:

@@ -39,7 +39,7 @@ def test_every_table_and_figure_has_its_place():
 def test_a_model_has_one_look_that_no_other_of_its_picture_has():
     drawn: dict[tuple, set] = {}
     for one in load(PAPER / "results"):
-        if len(one["history"]) > 2 and not any(part in one["model"] for part in curves._ABLATIONS):
+        if curves._drawn(one):
             drawn.setdefault((one["experiment"], one["preset"]), set()).add(one["model"])
     for picture, models in drawn.items():
         looks = {curves._look(model, sorted(models)) for model in models}
