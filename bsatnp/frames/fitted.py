@@ -10,13 +10,14 @@ import jax
 import numpy as np
 
 from bsatnp import checkpoint, metrics
-from bsatnp._types import Key, real
+from bsatnp._types import Key
 from bsatnp.checkpoint import CheckpointError
 from bsatnp.frames import doubts, plans
 from bsatnp.frames.columns import Columns
 from bsatnp.frames.drawing import AbstractSplits, Forecasts, same
-from bsatnp.frames.encoding import Encoding, percent
+from bsatnp.frames.encoding import Encoding
 from bsatnp.frames.report import Report
+from bsatnp.frames.results import results
 from bsatnp.frames.roles import same_width
 from bsatnp.frames.table import Table, table
 from bsatnp.joint import joint_samples
@@ -86,23 +87,19 @@ class Fitted(eqx.Module):
         Raises:
             ValueError: columns that are missing, of another kind or in another unit, where the data name them,
                 categories that training did not have, targets beyond the horizon, a context without a usable row,
-                limits of labels or of what is no value.
+                limits of labels or of what is no value, columns that are called as a result.
         """
-        if not isinstance(quantiles, Iterable):
-            raise ValueError(f"`quantiles` must be a list of numbers, got {quantiles!r}.")
-        quantiles = [real("quantiles", p, 0, 1) for p in quantiles]
-        if len(set(map(percent, quantiles))) < len(set(quantiles)):
-            raise ValueError(f"`quantiles` must differ by more than a millionth of a percent, got {quantiles}.")
-        limits = self._limits({} if above is None else above)
+        told = results(self.encoding, quantiles, above)
         asked, ctx = self._table(data), self._context(context)
+        asked.layout.check(told)
         known, tgt = self._targets(asked, ctx)
         pred = self._distribution(ctx, tgt, progress=progress)
-        results = {}
-        for name, values in self.encoding.results(pred, quantiles, limits).items():
-            blank = np.full(len(asked), None if values.dtype == object else np.nan, values.dtype)
-            blank[known] = values
-            results[name] = blank
-        return asked.layout.restore(results, self.encoding.attrs(results))
+        found = {}
+        for name, result in told.items():
+            values = result(pred)
+            found[name] = np.full(len(asked), None if values.dtype == object else np.nan, values.dtype)
+            found[name][known] = values
+        return asked.layout.restore(found, {name: result.attrs for name, result in told.items()})
 
     def placed(self, data: Any) -> np.ndarray:
         """Which rows have all coordinates and covariates, and so are predicted, `(row,)`.
@@ -165,6 +162,7 @@ class Fitted(eqx.Module):
         if self.columns.forward is not None:
             raise ValueError("`time` must not be `Forward` for joint samples: forecasts of one time are made apart.")
         asked, ctx = self._table(data), self._context(context)
+        asked.layout.check(self.columns.values, drawn=True)
         known, tgt = self._targets(asked, ctx)
         plan = list(self._plan(ctx, tgt))
         if len(plan) > 1:
@@ -219,16 +217,6 @@ class Fitted(eqx.Module):
         kept = self if context else eqx.tree_at(lambda x: x.context, self, None, is_leaf=lambda x: x is None)
         told = {"frames": 1, "values": list(self.columns.values), "units": self.encoding.meaning.units}
         checkpoint.save(path, kept, extra=told)
-
-    def _limits(self, above: Any) -> dict[str, list[float]]:
-        """What `predict` was given as limits, those of each value in a list."""
-        if not isinstance(above, Mapping):
-            raise ValueError(f"`above` must give a limit for each value by name, got {above!r}.")
-        known = [name for name in self.columns.values if name not in self.encoding.meaning.labels]
-        if strange := [name for name in above if name not in known]:
-            raise ValueError(f"`above` must name values that are numbers, here {known}, got {strange[0]!r}.")
-        many = {name: limits if isinstance(limits, Iterable) else [limits] for name, limits in above.items()}
-        return {name: [real("above", limit, -np.inf) for limit in limits] for name, limits in many.items()}
 
     def _table(self, data: Any, *, values: bool = False) -> Table:
         columns = self.columns

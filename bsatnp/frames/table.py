@@ -33,6 +33,10 @@ class AbstractLayout(abc.ABC):
     """Where the rows of a table came from."""
 
     @abc.abstractmethod
+    def check(self, results: Collection[str], *, drawn: bool = False) -> None:
+        """Raise ValueError for names of results, or of draws, that what goes back with them has already."""
+
+    @abc.abstractmethod
     def restore(self, results: Mapping[str, np.ndarray], attrs: Mapping[str, Mapping[str, str]]) -> Any:
         """Results `(row,)` by name, as the caller's own kind of object; `attrs` are theirs, such as units."""
 
@@ -131,9 +135,12 @@ class _Frame(AbstractLayout):
         kept = [name for name in names if name in frame.columns]
         self.frame = frame[kept]
 
+    def check(self, results, *, drawn=False):
+        if not drawn:
+            check_names(results, self.frame.columns)
+
     def restore(self, results, attrs):
         pandas = need("pandas", "A table")
-        check_names(results, self.frame.columns)
         frame = pandas.concat([self.frame, pandas.DataFrame(dict(results), index=self.frame.index)], axis=1)
         units = {name: of["units"] for name, of in attrs.items() if "units" in of}
         frame.attrs = {"units": units} if units else {}
@@ -253,6 +260,9 @@ class _Grid(AbstractLayout):
         self.dims, self.shape = tuple(dims), tuple(data.sizes[dim] for dim in dims)
         self.coords = {name: c for name, c in data.coords.items() if set(c.dims) <= set(dims)}
 
+    def check(self, results, *, drawn=False):
+        check_names([*(("sample",) if drawn else ()), *results], [*self.coords, *self.dims])
+
     def restore(self, results, attrs):
         return self._dataset(results, attrs, ())
 
@@ -261,7 +271,6 @@ class _Grid(AbstractLayout):
 
     def _dataset(self, results, attrs, lead):
         xarray = need("xarray", "A grid")
-        check_names([*lead, *results], [*self.coords, *self.dims])
         shaped = {name: value.reshape(*value.shape[:-1], *self.shape) for name, value in results.items()}
         arrays = {name: ((*lead, *self.dims), value, attrs.get(name, {})) for name, value in shaped.items()}
         return xarray.Dataset(arrays, self.coords)

@@ -11,9 +11,10 @@ import scipy.stats
 
 from bsatnp import frames
 from bsatnp.checkpoint.trees import describe, known_names, rebuild
-from bsatnp.frames.encoding import Encoding, percent
+from bsatnp.frames.encoding import Encoding
 from bsatnp.frames.fitted import scores
 from bsatnp.frames.meaning import Meaning
+from bsatnp.frames.results import percent, results
 from bsatnp.frames.roles import lengths
 from bsatnp.frames.table import table
 from bsatnp.groups import Translation
@@ -152,7 +153,8 @@ def test_results_are_the_distributions_of_scipy_in_the_units_of_the_data():
     f = values(meaning, data)
     encoding = Encoding.fit(meaning, {n: v[known] for n, v in index.items()}, f[known])
     mean, std = np.array([[0.2, -1.0], [1.5, 0.5]]), np.array([[0.3, 0.9], [1.0, 0.2]])
-    results = encoding.results(Gaussian(mean, std), (0.025, 0.5, 0.95), {"zinc": [0.0, 420.5], "acid": [5.0]})
+    told = results(encoding, (0.025, 0.5, 0.95), {"zinc": [0.0, 420.5], "acid": 5.0})
+    found = {name: result(Gaussian(mean, std)) for name, result in told.items()}
     logs, acid = np.log(f[known][:, 0]), f[known][:, 1]
     theirs: dict[str, Any] = {
         "zinc": scipy.stats.lognorm(
@@ -161,19 +163,20 @@ def test_results_are_the_distributions_of_scipy_in_the_units_of_the_data():
         "acid": scipy.stats.norm(np.nanmean(acid) + mean[:, 1] * np.nanstd(acid), std[:, 1] * np.nanstd(acid)),
     }
     for name, one in theirs.items():
-        np.testing.assert_allclose(results[f"{name}_mean"], one.mean(), rtol=1e-5)
-        np.testing.assert_allclose(results[f"{name}_std"], one.std(), rtol=1e-5)
+        np.testing.assert_allclose(found[f"{name}_mean"], one.mean(), rtol=1e-5)
+        np.testing.assert_allclose(found[f"{name}_std"], one.std(), rtol=1e-5)
         for p, label in ((0.025, "q2.5"), (0.5, "q50"), (0.95, "q95")):
-            np.testing.assert_allclose(results[f"{name}_{label}"], one.ppf(p), rtol=1e-5)
-        for result in (key for key in results if key.startswith(f"{name}_above_")):
-            np.testing.assert_allclose(results[result], one.sf(float(result.split("_")[-1])), rtol=1e-4)
+            np.testing.assert_allclose(found[f"{name}_{label}"], one.ppf(p), rtol=1e-5)
+        for result in (key for key in found if key.startswith(f"{name}_above_")):
+            np.testing.assert_allclose(found[result], one.sf(float(result.split("_")[-1])), rtol=1e-4)
         at = one.ppf(0.3)[:, None]
         density = encoding.marginals(Gaussian(mean, std))[name].log_prob(at)
         np.testing.assert_allclose(density[:, 0], one.logpdf(at[:, 0]), rtol=1e-4, atol=1e-4)
-    attrs = encoding.attrs(results)
-    assert attrs["zinc_std"]["units"] == "mg/kg" and "units" not in attrs["acid_mean"]
-    assert attrs["zinc_above_420.5"] == {"long_name": "probability of zinc above 420.5"}
-    assert results["zinc_above_0"].min() == 1 and "acid_above_5" in results
+    assert told["zinc_std"].attrs == {"long_name": "predictive standard deviation of zinc", "units": "mg/kg"}
+    assert told["zinc_q2.5"].attrs["long_name"] == "predictive quantile 2.5 % of zinc"
+    assert "units" not in told["acid_mean"].attrs
+    assert told["zinc_above_420.5"].attrs == {"long_name": "probability of zinc above 420.5"}
+    assert found["zinc_above_0"].min() == 1 and "acid_above_5" in found
     assert percent(0.05) == "q05" and percent(0.999) == "q99.9"
 
 
@@ -374,21 +377,19 @@ def test_counts_and_labels():
     f = values(counts, data)
     encoding = Encoding.fit(counts, read(counts, data)[0], f)
     np.testing.assert_array_equal(encoding.points(read(counts, data)[0], f).f, f)
-    results = encoding.results(Poisson(np.array([[2.0, 5.0]])), (0.5,), {"deaths": [1.0]})
-    np.testing.assert_allclose([results["cases_mean"][0], results["deaths_std"][0]], [2, 5**0.5], rtol=1e-6)
-    assert results["deaths_q50"][0] == scipy.stats.poisson(5).median()
-    np.testing.assert_allclose(results["deaths_above_1"], scipy.stats.poisson(5).sf(1), rtol=1e-5)
+    told, pred = results(encoding, (0.5,), {"deaths": [1.0]}), Poisson(np.array([[2.0, 5.0]]))
+    np.testing.assert_allclose([told["cases_mean"](pred)[0], told["deaths_std"](pred)[0]], [2, 5**0.5], rtol=1e-6)
+    assert told["deaths_q50"](pred)[0] == scipy.stats.poisson(5).median()
+    np.testing.assert_allclose(told["deaths_above_1"](pred), scipy.stats.poisson(5).sf(1), rtol=1e-5)
 
     soil = meaning_of(frames.Columns("soil", space=PLACE), data)
     assert soil.head == CategoricalHead(3) and soil.labels["soil"] == ("clay", "peat", "sand")
     encoding = Encoding.fit(soil, read(soil, data)[0], values(soil, data))
     pred = soil.head(np.log([[0.2, 0.7, 0.1]]))
-    results = encoding.results(pred, (0.5,), {})
-    assert list(results) == ["soil_mode", "soil_is_clay", "soil_is_peat", "soil_is_sand"]
-    assert (
-        results["soil_mode"][0] == "peat" and encoding.attrs(results)["soil_mode"]["long_name"] == "most probable soil"
-    )
-    np.testing.assert_allclose(results["soil_is_peat"], 0.7, rtol=1e-6)
-    assert encoding.attrs(results)["soil_is_peat"]["long_name"] == "probability of peat"
+    told = results(encoding, (0.5,))
+    assert list(told) == ["soil_mode", "soil_is_clay", "soil_is_peat", "soil_is_sand"]
+    assert told["soil_mode"](pred)[0] == "peat" and told["soil_mode"].attrs == {"long_name": "most probable soil"}
+    np.testing.assert_allclose(told["soil_is_peat"](pred), 0.7, rtol=1e-6)
+    assert told["soil_is_peat"].attrs == {"long_name": "probability of peat"}
     lime = meaning_of(frames.Columns("lime", space=PLACE, head=CategoricalHead(2)), data)
     assert lime.labels["lime"] == (0, 1)

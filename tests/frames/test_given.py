@@ -119,7 +119,8 @@ def test_rows_of_the_context_are_not_scored_whatever_the_order_of_the_components
         untrained(soil_data(), columns).score(soil_data()[10:15])
 
 
-def test_names_of_results_that_are_taken_are_refused(soil):
+def test_names_of_results_that_are_taken_are_refused_before_the_work(soil, monkeypatch):
+    monkeypatch.setattr("bsatnp.frames.fitted.predict", None)
     data = soil_data()
     known = frames.Columns("acid", space=PLACE, covariates="acid_mean")
     with pytest.raises(ValueError, match="Column 'acid_mean' must have another name in `data`"):

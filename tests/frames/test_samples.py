@@ -25,7 +25,7 @@ def test_joint_samples_are_in_the_units_of_the_values_and_agree_with_the_predict
         assert scipy.stats.kstest(level.ravel(), "uniform").pvalue > 1e-3
 
 
-def test_joint_samples_of_a_grid_are_a_grid(soil):
+def test_joint_samples_of_a_grid_are_a_grid(soil, monkeypatch):
     """The draws of a table of its cells, in the shape of the grid."""
     site, visit = xr.DataArray([0, 1], dims="site"), xr.DataArray([0, 5], dims="visit")
     grid = soil_data().reset_index(drop=True).to_xarray().isel(index=2 * site + visit)
@@ -34,6 +34,7 @@ def test_joint_samples_of_a_grid_are_a_grid(soil):
     assert drawn["zinc"].dims == ("sample", "site", "visit") and drawn["zinc"].attrs == {"units": "mg/kg"}
     for name, values in table.items():
         np.testing.assert_array_equal(drawn[name].values.reshape(4, 4), values)
+    monkeypatch.setattr("bsatnp.frames.fitted.joint_samples", None)  # refused before the work
     with pytest.raises(ValueError, match="Column 'sample' must have another name in `data`"):
         soil.samples(grid.rename(site="sample"), samples=4, key=jax.random.key(0))
 
