@@ -32,7 +32,11 @@ def commit(name: str) -> str:
     return name[:9] + ("+" if name.endswith("+") else "")
 
 
-def hardware(found: Mapping[str, Any]) -> str:
-    """The accelerator, or the cores and the processor where there is none."""
+def hardware(*found: Mapping[str, Any]) -> str:
+    """Of each machine the accelerator, or the cores and the processor where there is none."""
+    return ", ".join(map(_machine, found))
+
+
+def _machine(found: Mapping[str, Any]) -> str:
     cores = "1 core" if found["cores"] == 1 else f"{found['cores']} cores"
     return found["device"] if found["platform"] != "cpu" else f"{cores} of {found['cpu']}"

@@ -64,7 +64,7 @@ def publish(job: Job, version: int = 1, folder: Path = pretrained.WEIGHTS) -> Ca
             "tasks per step": int(example.mask.shape[0]),
             "parameters": result["parameters"],
             "seconds": round(result["train_seconds"]),
-            "on": hardware(result["hardware"]),
+            "on": hardware(*result["hardware"]),
         },
         scores=scores,
         source={"command": f"`{job.command}`", "commit": result["commits"][-1]},

@@ -1,7 +1,7 @@
 """What every result says, whatever it was obtained with."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paper import machine
@@ -75,10 +75,10 @@ def record(
         "train_seconds": train_seconds,
         "best_step": best_step,
         "weights": weights,
-        "hardware": parts[-1]["hardware"],
+        "hardware": _distinct(part["hardware"] for part in parts),
         "versions": parts[-1]["versions"],
         "data": parts[-1].get("data"),
-        "commits": list(dict.fromkeys(part["commit"] for part in parts)),
+        "commits": _distinct(part["commit"] for part in parts),
         "parts": len(parts),
         "tested": dict(tested),
         "history": [dict(row) for row in history],
@@ -86,3 +86,12 @@ def record(
         "exact": dict(exact) if exact else None,
         "test_seconds": dict(test_seconds) if test_seconds else None,
     }
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """Each value once, in the order in which it first appears."""
+    found: list[Any] = []
+    for value in values:
+        if value not in found:
+            found.append(value)
+    return found

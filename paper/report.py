@@ -105,9 +105,9 @@ def _budget(rows: list[dict[str, Any]]) -> Iterable[str]:
     body = []
     for one in rows:
         made = ", ".join(map(commit, one["commits"]))
-        tested = one.get("tested", one)
-        where = hardware(one["hardware"])
-        where += f", tests {hardware(tested['hardware'])}" if tested["hardware"] != one["hardware"] else ""
+        tested, where = one.get("tested", {}), hardware(*one["hardware"])
+        if (on := tested.get("hardware")) not in (None, *one["hardware"]):
+            where += f", tests {hardware(on)}"
         counts = ["" if one[n] is None else f"{one[n]:,}" for n in ("steps", "best_step", "parameters")]
         times = [duration(one["train_seconds"]), _tested(one.get("test_seconds") or {})]
         if (last := tested.get("commit")) not in (None, *one["commits"]):

@@ -28,6 +28,12 @@ def test_a_gap_has_its_standard_error_and_the_experiment_its_own_title(result):
     assert "## an older one" in render([result | {"experiment": "sir-scaling", "title": "an older one"}])
 
 
+def test_every_machine_of_a_training_is_told(result):
+    (here,) = result["hardware"]
+    text = render([result | {"hardware": [here, here | {"platform": "gpu", "device": "A100"}]}])
+    assert f"| {here['cores']} cores of {here['cpu']}, A100 |" in text
+
+
 def test_fewer_batches_are_told_and_the_bound_is_that_of_the_most(result):
     other = json.loads(RESULT.read_text()) | {"model": "tnp-d"}
     other["tests"]["original"]["batches"] = 100

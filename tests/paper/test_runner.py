@@ -34,23 +34,27 @@ def finished(job):
     return job, result
 
 
-def test_a_stopped_run_goes_on_to_the_same_result(job, tmp_path):
+def test_a_stopped_run_goes_on_to_the_same_result(job, tmp_path, monkeypatch):
     other = dataclasses.replace(job, results=tmp_path / "uncut", runs=tmp_path / "uncut runs")
     uncut = run(other, progress=False)
-    assert run(job, stop=lambda step: step >= 2, progress=False) is None
+    assert uncut is not None
+    (here,) = uncut["hardware"]
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("paper.machine.hardware", lambda: here | {"cpu": "another"})
+        assert run(job, stop=lambda step: step >= 2, progress=False) is None
     assert not job.result.exists() and (job.folder / "state.npz").exists()
     cut = run(job, progress=False)
-    assert uncut is not None and cut is not None
+    assert cut is not None
     assert cut["tests"] == uncut["tests"] and cut["exact"] == uncut["exact"]
     assert [row["validation_nll"] for row in cut["history"]] == [row["validation_nll"] for row in uncut["history"]]
-    assert (cut["parts"], uncut["parts"]) == (2, 1)
+    assert (cut["parts"], uncut["parts"]) == (2, 1) and cut["hardware"] == [here | {"cpu": "another"}, here]
 
 
 def test_the_result_is_complete_and_whole(finished, tmp_path):
     job, result = finished
     assert json.loads(job.result.read_text()) == result
     assert set(result) == FIELDS
-    assert result["hardware"]["cores"] >= 1 and result["versions"]["jax"] and result["commits"]
+    assert result["hardware"][0]["cores"] >= 1 and result["versions"]["jax"] and result["commits"]
     assert list(result["tests"]) == ["original", "shifted", "scaled"]
     for scores in result["tests"].values():
         assert {"nll", "nll_standard_error", "mae", "rmse", "coverage", "crps", "batches", "values"} <= set(scores)
