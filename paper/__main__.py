@@ -14,7 +14,7 @@ from typing import Any  # noqa: E402
 from paper.folders import PAPER, RESULTS, RUNS  # noqa: E402
 
 #: Names of budgets; an experiment has some of them.
-PRESETS = ("full", "lite", "hour")
+PRESETS = ("full", "lite", "lite-paper-rate", "lite-no-warmup", "hour")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     data.add_argument("--data", type=Path, help="folder of the real data, where an experiment reads some")
     trained.add_argument("--model", required=True, help="its name; `python -m paper list` shows all")
     trained.add_argument("--seed", type=int, default=0)
-    what = "the paper's budget, or less; `hour` is of gp alone; full if not given"
+    what = "the paper's budget, or less; full if not given; others than full and lite are of gp alone"
     budget.add_argument("--preset", choices=PRESETS, default="full", help=what)
 
     def command(name: str, do: Callable[[argparse.Namespace], int], what: str, *parents: argparse.ArgumentParser):
@@ -143,7 +143,7 @@ def _scaling(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     from paper import benchmarks, contents
-    from paper.benchmarks import scale
+    from paper.benchmarks import buckets, scale
     from paper.drawing import curves
     from paper.report import complexity, load, render
 
@@ -153,7 +153,8 @@ def _report(options: argparse.Namespace) -> int:
         raise ValueError(f"`--results` must be a folder with results of `python -m paper run`, got '{folder}'.")
     out.mkdir(parents=True, exist_ok=True)
     text = render(results) + complexity(folder)
-    (out / "REPORT.md").write_text("\n".join([text.rstrip("\n"), *benchmarks.tables(benches), *scale.table()]) + "\n")
+    parts = [text.rstrip("\n"), *benchmarks.tables(benches), *scale.table(), *buckets.table()]
+    (out / "REPORT.md").write_text("\n".join(parts) + "\n")
     made = [out / "REPORT.md"]
     own = (folder.resolve(), out.resolve()) == (RESULTS, PAPER)
     try:

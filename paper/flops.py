@@ -113,17 +113,20 @@ def of_model(model: Any, task: Any, *, calls: int = 0) -> tuple[Cost, Cost]:
     """Training (loss and gradient) and inference on one batch."""
     arrays, rest = eqx.partition(model, eqx.is_array)
 
-    def loss(parameters, arrays, task):
-        return learned_nll(eqx.combine(parameters, eqx.combine(arrays, rest)), task)[0]
-
-    def train(arrays, task):
-        return eqx.filter_grad(loss)(trainable(eqx.combine(arrays, rest)), arrays, task)
-
     def infer(arrays, task):
         found = jax.vmap(eqx.combine(arrays, rest))(task.ctx, task.tgt)
         return found.mean, found.std
 
-    return cost(train, arrays, task, calls=calls), cost(infer, arrays, task, calls=calls)
+    return cost(gradient(rest), arrays, task, calls=calls), cost(infer, arrays, task, calls=calls)
+
+
+def gradient(rest: Any) -> Any:
+    """The gradient of the loss as a function of the arrays of a model and a batch; `rest` is the model without them."""
+
+    def loss(parameters, arrays, task):
+        return learned_nll(eqx.combine(parameters, eqx.combine(arrays, rest)), task)[0]
+
+    return lambda arrays, task: eqx.filter_grad(loss)(trainable(eqx.combine(arrays, rest)), arrays, task)
 
 
 def measure(names: list[str] | None = None, *, batch: int = 8, calls: int = 0) -> dict[str, Any]:

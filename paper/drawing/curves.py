@@ -10,8 +10,8 @@ from paper.benchmarks import OURS, Bench, length
 from paper.drawing import style
 from paper.experiments import title_of
 
-#: Ablations, which are left to the tables.
-_ABLATIONS = ("-basis-", "-equal-start")
+#: What ablations, which are left to the tables, have in the names of their models and budgets.
+_ABLATIONS = ("-basis-", "-equal-start", "lite-")
 
 #: Models with one look in all pictures, of which none has two of a row. Others come after them.
 _LOOKS = (
@@ -113,7 +113,8 @@ def ratios(benches: Sequence[Bench], folder: Path) -> list[Path]:
 
 def _drawn(result: dict[str, Any]) -> bool:
     """Whether a result has a curve."""
-    return len(result["history"]) > 2 and not any(part in result["model"] for part in _ABLATIONS)
+    name = f"{result['model']} {result['preset']}"
+    return len(result["history"]) > 2 and not any(part in name for part in _ABLATIONS)
 
 
 def _values(rows: Sequence[dict[str, Any]]) -> list[float]:

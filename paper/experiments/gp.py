@@ -71,6 +71,16 @@ def lite(data: Path | None = None) -> Preset:
     return lite_budget(LITE, domains(LITE), {"scaled": "original"}, exact_batches=50)
 
 
+def lite_paper_rate(data: Path | None = None) -> Preset:
+    """The lite budget under the paper's learning rate, which has no warm-up and a tenth of the peak."""
+    return dataclasses.replace(lite(data), peak=1e-4, end=2e-5, warmup=0)
+
+
+def lite_no_warmup(data: Path | None = None) -> Preset:
+    """The lite budget, whose learning rate starts at its peak."""
+    return dataclasses.replace(lite(data), warmup=0)
+
+
 def hour(data: Path | None = None) -> Preset:
     """About an hour of one or two cores: the lite domain, 15,000 steps of 16 tasks with 64 targets, a larger peak.
 
@@ -126,7 +136,13 @@ EXPERIMENT = Experiment(
     name="gp",
     title="2-D GP",
     models=models(2.0),
-    presets={"full": full, "lite": lite, "hour": hour},
+    presets={
+        "full": full,
+        "lite": lite,
+        "lite-paper-rate": lite_paper_rate,
+        "lite-no-warmup": lite_no_warmup,
+        "hour": hour,
+    },
     exact=exact,
     adapt=adapt,
 )

@@ -68,6 +68,15 @@ def test_lite_domain_has_the_papers_density_on_a_quarter_of_the_area(name, prese
     assert presets[name, "lite"].steps == 3_000 and lite.batch == 8
 
 
+def test_ablations_of_the_learning_rate_change_nothing_else(presets):
+    lite, full = presets["gp", "lite"], presets["gp", "full"]
+    plain, cold = (experiment("gp").presets[name](None) for name in ("lite-paper-rate", "lite-no-warmup"))
+    assert (plain.peak, plain.end, plain.warmup) == (full.peak, full.end, full.warmup) != (lite.peak, lite.end, 0)
+    assert cold.warmup == 0 < lite.warmup
+    for changed in (plain, cold):
+        assert dataclasses.replace(changed, peak=lite.peak, end=lite.end, warmup=lite.warmup) == lite
+
+
 def test_an_hour_has_the_tests_of_the_lite_budget_and_tasks_of_its_density(presets):
     hour, lite = experiment("gp").presets["hour"](None), presets["gp", "lite"]
     assert hour.validation == lite.validation

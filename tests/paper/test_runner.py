@@ -189,7 +189,10 @@ def test_the_command_line_runs_and_refuses(job, capsys):
     assert "`model`" in capsys.readouterr().err
     assert main(["list"]) == 0
     said = capsys.readouterr().out
-    assert "gneiting (full, lite): bsa-tnp-embed" in said and "gp (full, lite, hour): " in said
+    assert (
+        "gneiting (full, lite): bsa-tnp-embed" in said
+        and "gp (full, lite, lite-paper-rate, lite-no-warmup, hour): " in said
+    )
 
 
 def test_a_run_goes_on_with_the_data_that_it_began_with_alone(job, tmp_path, monkeypatch):
