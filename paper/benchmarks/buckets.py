@@ -8,10 +8,9 @@ all tasks of a batch. Times loss and gradient of the same batches, in turn, and 
 
 import argparse
 import dataclasses
-import json
 import statistics
-import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ import jax
 from bsatnp._types import whole
 from bsatnp.simulate import GPTasks
 from bsatnp.train import prepare
-from paper import record
 from paper.benchmarks import FOLDER
+from paper.benchmarks.keeping import keep
 from paper.experiments.gp import EXPERIMENT
 from paper.files import read
 from paper.flops import gradient
@@ -102,17 +101,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--batches", type=int, default=20)
     parser.add_argument("--out", type=Path, default=BUCKETS)
     options = parser.parse_args(words)
-    try:
-        found = measure(options.model, options.batches) | record.made()
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"{options.model}.json"
-    path.write_text(json.dumps(found, indent=1) + "\n")
-    print("\n".join(table(options.out)))
-    print(path)
-    return 0
+    return keep(partial(measure, options.model, options.batches), options.out / f"{options.model}.json", table)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@ targets are predicted, from the whole context, and the time of all is projected 
 """
 
 import argparse
-import json
 import statistics
-import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,8 @@ from bsatnp.groups import On, Translation
 from bsatnp.layers import AdditiveScore
 from bsatnp.predict import predict
 from bsatnp.tasks import Points
-from paper import record
 from paper.benchmarks import FOLDER
+from paper.benchmarks.keeping import keep
 from paper.benchmarks.rows import BASES, DIM, HEADS
 from paper.files import read
 from paper.markdown import commit, hardware, markdown
@@ -153,17 +152,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=SCALE)
     options = parser.parse_args(words)
     ctx = options.targets // 10 if options.ctx is None else options.ctx
-    try:
-        found = measure(options.targets, ctx, options.first) | record.made()
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
-    options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"{options.targets}-{ctx}.json"
-    path.write_text(json.dumps(found, indent=1) + "\n")
-    print("\n".join(table(options.out)))
-    print(path)
-    return 0
+    return keep(partial(measure, options.targets, ctx, options.first), path, table)
 
 
 if __name__ == "__main__":
