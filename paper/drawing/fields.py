@@ -25,7 +25,9 @@ NAMES = {
     "bsa-tnp": "BSA-TNP",
     "convcnp": "ConvCNP",
     "tnp-d": "TNP-D",
+    "te-tnp": "TE-TNP",
     "pt-te-tnp-32": "PT-TE-TNP",
+    "pt-te-tnp-128": "PT-TE-TNP, 128",
     "sa-tnp": "no bias",
     "bsa-tnp-rbf": "RBF bias",
     "bsa-tnp-geodesic": "geodesic bias",
@@ -70,7 +72,7 @@ def predicted(one: Trained, stream: Any, task: Task) -> tuple[np.ndarray, np.nda
 
 def gp(runs: Path, out: Path) -> list[Path]:
     """Task, mean and standard deviation in the plane for each domain, the exact posterior first."""
-    models = need(runs, "gp", ("bsa-tnp", "tnp-d", "convcnp", "pt-te-tnp-32"))
+    models = need(runs, "gp", ("bsa-tnp", "tnp-d", "convcnp", "te-tnp", "pt-te-tnp-32", "pt-te-tnp-128"))
     tests = models[0].budget().tests
     return [_gp(models, domain, stream, out / f"gp-{domain}.png") for domain, stream in tests.items()]
 
