@@ -1,7 +1,9 @@
 """Compilation for a device, and arrays over the devices of a mesh, on one host or many."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 
 import equinox as eqx
@@ -86,6 +88,11 @@ def checked(mesh: Mesh, axes: Collection[str]) -> Mesh:
             f"`mesh` must be a jax.sharding.Mesh with axes named {' or '.join(map(repr, axes))}, got {got}."
         )
     return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+
+
+def used(mesh: Mesh | None) -> AbstractContextManager[Any]:
+    """A context in which attention spreads the tasks of a batch over the devices of a mesh."""
+    return contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
 
 
 def size(mesh: Mesh | None, axis: str) -> int:

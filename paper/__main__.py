@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     run = command("run", _run, what, trained, budget, data, results, runs)
     run.add_argument("experiment")
     run.add_argument("--minutes", type=float, help="stop training after this long; run again to go on")
+    run.add_argument("--devices", type=int, default=1, help="how many share every batch; 1 if not given")
     run.add_argument("--quiet", action="store_true", help="show no progress")
     what = "test Gaussian processes fitted to each task apart"
     apart = command("baseline", _baseline, what, budget, data, results, runs)
@@ -102,7 +103,7 @@ def _run(options: argparse.Namespace) -> int:
     from paper.runner import run
 
     job = _job(options, options.experiment, options.data)
-    result = run(job, minutes=options.minutes, progress=not options.quiet)
+    result = run(job, devices=options.devices, minutes=options.minutes, progress=not options.quiet)
     if result is None:
         return 3
     _say(options.experiment, job.name, result)
@@ -187,11 +188,8 @@ def _publish(options: argparse.Namespace) -> int:
 
 
 def _flops(options: argparse.Namespace) -> int:
-    import json
-
-    from paper.evaluation import write_whole
     from paper.flops import measure, table
-    from paper.runner import prepare
+    from paper.runner import prepare, write
 
     kept, file = options.time and options.batch == 8 and not options.model, options.results / "flops.json"
     if kept:
@@ -199,7 +197,7 @@ def _flops(options: argparse.Namespace) -> int:
     found = measure(options.model, batch=options.batch, calls=3 if options.time else 0)
     print("\n".join(table(found)))
     if kept:
-        write_whole(file, json.dumps(found, indent=1) + "\n")
+        write(file, found)
     return 0
 
 

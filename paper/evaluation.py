@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from bsatnp.checkpoint.writing import replacing
 from bsatnp.train import batch_sums, prepare
@@ -70,7 +71,14 @@ def digest(path: Path) -> str:
 
 
 def scores(
-    model: Any, stream: Stream, batches: int, *, file: Path, model_digest: str, progress: Callable
+    model: Any,
+    stream: Stream,
+    batches: int,
+    *,
+    file: Path,
+    model_digest: str,
+    mesh: Mesh | None = None,
+    progress: Callable,
 ) -> list[dict[str, float]]:
     """Sums of all scores over each test batch, with the number of values as "count" and what it took as "seconds"."""
 
@@ -79,7 +87,7 @@ def scores(
         waiting = []
         for number in numbers:
             task = prepare(model, stream(number, key=jax.random.fold_in(key, number)))
-            waiting.append(batch_sums(model, task))
+            waiting.append(batch_sums(model, task, mesh=mesh))
         found = jax.device_get(waiting)
         more = {"seconds": (time.perf_counter() - start) / len(numbers)}
         return [{n: float(term) for n, term in one.terms.items()} | {"count": int(one.count)} | more for one in found]

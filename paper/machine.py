@@ -9,14 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
+from bsatnp._types import whole
 from paper.folders import ROOT
 
 
-def hardware() -> dict[str, Any]:
-    """The processor, the cores that may be used, and the device that computes."""
-    device = jax.devices()[0]
-    return {"cpu": _cpu(), "cores": cores(), "device": device.device_kind, "platform": device.platform}
+def hardware(devices: int = 1) -> dict[str, Any]:
+    """The processor, the cores that may be used, and the device that computes, or how many of them."""
+    device, several = jax.devices()[0], {"devices": devices} if devices > 1 else {}
+    return {"cpu": _cpu(), "cores": cores(), "device": device.device_kind, "platform": device.platform} | several
+
+
+def mesh(devices: int) -> Mesh | None:
+    """The first devices, to share every batch; None for one.
+
+    Raises:
+        ValueError: none, or more than there are.
+    """
+    whole("devices", devices)
+    if devices > jax.device_count():
+        raise ValueError(f"`devices` must be at most {jax.device_count()}, as many as JAX sees, got {devices}.")
+    return None if devices == 1 else jax.make_mesh((devices,), ("batch",), devices=jax.devices()[:devices])
 
 
 def cores() -> int:

@@ -39,4 +39,6 @@ def hardware(*found: Mapping[str, Any]) -> str:
 
 def _machine(found: Mapping[str, Any]) -> str:
     cores = "1 core" if found["cores"] == 1 else f"{found['cores']} cores"
-    return found["device"] if found["platform"] != "cpu" else f"{cores} of {found['cpu']}"
+    if found["platform"] == "cpu":
+        return f"{cores} of {found['cpu']}"
+    return f"{found['devices']} × {found['device']}" if "devices" in found else found["device"]

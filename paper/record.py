@@ -8,9 +8,9 @@ from paper import machine
 from paper.protocol import SMOKE, Experiment, Preset, describe
 
 
-def made() -> dict[str, Any]:
+def made(devices: int = 1) -> dict[str, Any]:
     """What computes at this moment: hardware, versions, commit."""
-    return {"hardware": machine.hardware(), "versions": machine.versions(), "commit": machine.commit()}
+    return {"hardware": machine.hardware(devices), "versions": machine.versions(), "commit": machine.commit()}
 
 
 def budget(preset: Preset) -> dict[str, int | float]:

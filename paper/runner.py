@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
 from bsatnp import checkpoint
 from bsatnp._types import whole
 from bsatnp.models.base import count_parameters
 from bsatnp.train import fit
-from paper import record
+from paper import machine, record
 from paper.evaluation import against_exact, digest, exact_file, exact_scores, scores, summary, write_whole
 from paper.experiments import experiment as find
 from paper.files import read, read_lines
@@ -80,18 +81,25 @@ class Job:
 
 
 def run(
-    job: Job, *, minutes: float | None = None, stop: Callable[[int], bool] | None = None, progress: bool = True
+    job: Job,
+    *,
+    devices: int = 1,
+    minutes: float | None = None,
+    stop: Callable[[int], bool] | None = None,
+    progress: bool = True,
 ) -> dict[str, Any] | None:
     """Train, test and write; None where it was stopped on the way, so that the same call goes on from there.
 
     Args:
         job: what to run.
+        devices: how many share every batch.
         minutes: stop training after this long.
         stop: called with the number of updates made; training stops when it gives True.
         progress: whether to show bars and lines.
 
     Raises:
-        ValueError: other data than when the job began; a file that is damaged; negative minutes.
+        ValueError: other data than when the job began; a file that is damaged; negative minutes; more devices
+            than there are, or that do not divide a batch.
         OSError: data that are not there; a folder that cannot be written.
     """
     if minutes is not None and not minutes >= 0:
@@ -102,18 +110,18 @@ def run(
         _say(f"{job.result} is there already.", progress)
         return there
     experiment = find(job.experiment)
-    preset, made = experiment.preset(job.preset, job.data), record.made()
-    if not _train(job, experiment, preset, made, minutes, stop, progress=progress):
+    preset, made, mesh = experiment.preset(job.preset, job.data), record.made(devices), machine.mesh(devices)
+    if not _train(job, experiment, preset, made, minutes, stop, mesh=mesh, progress=progress):
         _say(f"{job.name} was stopped before its end; the same command goes on.", progress)
         return None
-    found = facts(job, preset) | _test(job, experiment, preset, progress=progress)
+    found = facts(job, preset) | _test(job, experiment, preset, mesh=mesh, progress=progress)
     result = record.record(experiment, job.model, job.preset, job.seed, preset, tested=made, **found)
     write(job.result, result)
     _say(f"{job.result} written.", progress)
     return result
 
 
-def _train(job, experiment, preset, made, minutes, stop, *, progress) -> bool:
+def _train(job, experiment, preset, made, minutes, stop, *, mesh, progress) -> bool:
     """Whether the training is finished; its history, wall time and best model are then in the folder of the job."""
     begun = job.trained.exists() or (job.folder / "state.npz").exists()
     if begun and (job.folder / "parts.jsonl").exists():
@@ -153,6 +161,7 @@ def _train(job, experiment, preset, made, minutes, stop, *, progress) -> bool:
         callbacks=(enough,),
         checkpoint=job.folder / "state.npz",
         checkpoint_every=preset.checkpoint_every,
+        mesh=mesh,
         progress=progress,
     )
     if done.steps < preset.steps:
@@ -214,7 +223,7 @@ def _best(history: list[dict[str, float]]) -> dict[str, float]:
     return min((row for row in history if "validation_nll" in row), key=lambda row: row["validation_nll"])
 
 
-def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -> dict[str, Any]:
+def _test(job: Job, experiment: Experiment, preset: Preset, *, mesh: Mesh | None, progress: bool) -> dict[str, Any]:
     """Scores on every domain, and the gap to the exact posterior on the same batches."""
     model, name = checkpoint.load(job.trained), digest(job.trained)
     tests, bounds, seconds = {}, {}, {}
@@ -222,7 +231,7 @@ def _test(job: Job, experiment: Experiment, preset: Preset, *, progress: bool) -
         say = _counter(f"{job.name}: {domain}", progress)
         file = job.folder / f"test-{domain}.jsonl"
         fitting = experiment.adapt(model, stream)
-        found = scores(fitting, stream, preset.test_batches, file=file, model_digest=name, progress=say)
+        found = scores(fitting, stream, preset.test_batches, file=file, model_digest=name, mesh=mesh, progress=say)
         times = [row.pop("seconds") for row in found if "seconds" in row]  # older rows lack it
         seconds[domain] = sum(times) if len(times) == len(found) else None
         tests[domain] = summary(found)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Array
 
 #: Scores held at once, by backend: heads × batch × queries × keys of a tile. Measured on CPU; elsewhere a guess.
@@ -15,6 +17,9 @@ BUDGET = {"cpu": 2**20, "gpu": 2**24, "tpu": 2**22}
 #: Keys of a tile, and pairs of one task and head; measured on CPU as well. Two tasks with half as many pairs make for
 #: slower products: a CPU spreads a long product over its cores, and works through short ones on a single core.
 KEYS, PAIRS = 512, 2**18
+
+#: Axis of the mesh in use whose devices share the tasks of a batch.
+AXIS = "batch"
 
 
 class Level(NamedTuple):
@@ -147,9 +152,10 @@ def over_batches(
 ):
     """Call `algorithm(levels, leaves)` so that each `vmap` around it becomes one more level.
 
-    Where the levels have more than `most` tasks in all, the outermost is walked through in a loop, group by group.
+    Where the levels have more than `most` tasks in all, the outermost is walked through in a loop, group by group; by
+    each device its own part of it, where a mesh with the axis `AXIS` is in use.
     """
-    call = jax.custom_batching.custom_vmap(lambda leaves: _in_groups(algorithm, leaves, most, levels))
+    call = jax.custom_batching.custom_vmap(lambda leaves: _on_devices(algorithm, leaves, most, levels))
 
     @call.def_vmap
     def _(size, batched, leaves):
@@ -158,6 +164,26 @@ def over_batches(
         return out, jax.tree.map(lambda _: True, out)
 
     return call(leaves)
+
+
+def _on_devices(algorithm: Callable, leaves: list, most: int, levels: tuple[Level, ...]):
+    """Left to itself, the compiler has every device walk through the tasks of all."""
+    mesh = jax.sharding.get_abstract_mesh()
+    automatic = zip(mesh.axis_names, mesh.axis_sizes, mesh.axis_types, strict=True)
+    among = next((n for name, n, kind in automatic if name == AXIS and kind == AxisType.Auto), 1)
+    if among == 1 or not levels or levels[0].size % among:
+        return _in_groups(algorithm, leaves, most, levels)
+    (size, axes), *inner = levels
+    mine = Level(size // among, axes), *inner
+    spread = tuple(P() if axis is None else P(AXIS) for axis in axes)
+    local = jax.shard_map(
+        lambda *leaves: _in_groups(algorithm, list(leaves), most, mine),
+        in_specs=spread,
+        out_specs=P(AXIS),
+        axis_names={AXIS},
+        check_vma=False,
+    )
+    return local(*leaves)
 
 
 def _in_groups(algorithm: Callable, leaves: list, most: int, levels: tuple[Level, ...]):

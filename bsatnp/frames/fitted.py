@@ -91,15 +91,15 @@ class Fitted(eqx.Module):
         """
         told = results(self.encoding, quantiles, above)
         asked, ctx = self._table(data), self._context(context)
-        asked.layout.check(told)
+        attrs = {name: result for one in told for name, result in one.attrs.items()}
+        asked.layout.check(attrs)
         known, tgt = self._targets(asked, ctx)
         pred = self._distribution(ctx, tgt, progress=progress)
         found = {}
-        for name, result in told.items():
-            values = result(pred)
+        for name, values in (read for one in told for read in one(pred).items()):
             found[name] = np.full(len(asked), None if values.dtype == object else np.nan, values.dtype)
             found[name][known] = values
-        return asked.layout.restore(found, {name: result.attrs for name, result in told.items()})
+        return asked.layout.restore(found, attrs)
 
     def placed(self, data: Any) -> np.ndarray:
         """Which rows have all coordinates and covariates, and so are predicted, `(row,)`.

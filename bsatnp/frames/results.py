@@ -1,8 +1,7 @@
 """What is said of every value: the names and units of results, and how each is read off a prediction."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,29 +13,33 @@ from bsatnp.metrics import exceedance
 
 
 @dataclass(frozen=True)
-class Result:
-    """One result of one value.
+class Results:
+    """All results of one value.
 
     Args:
-        output: which output of the model it is about.
-        read: what reads it off the prediction of that output in the scale of the model, both `(row, 1)`.
-        attrs: its description, and its unit where it has one.
+        output: which output of the model they are about.
+        attrs: by name of a result its description, and its unit where it has one.
+        read: what reads them off the prediction of that output in the scale of the model, in their order, each
+            `(row, 1)`.
     """
 
     output: int
-    read: Callable[[Any], Any]
-    attrs: dict[str, str]
+    attrs: dict[str, dict[str, str]]
+    read: Callable[[Any], Iterable[Any]]
 
-    def __call__(self, pred: AbstractLikelihood) -> np.ndarray:
-        """The result at every target, `(row,)`: float64, or objects for labels."""
-        found = np.asarray(self.read(only(pred, self.output)))[:, 0]
-        return found if found.dtype == object else found.astype(np.float64)
+    def __call__(self, pred: AbstractLikelihood) -> dict[str, np.ndarray]:
+        """Each result at every target, `(row,)`: float64, or objects for labels."""
+        found = {}
+        for name, values in zip(self.attrs, self.read(only(pred, self.output)), strict=True):
+            column = np.asarray(values)[:, 0]
+            found[name] = column if column.dtype == object else column.astype(np.float64)
+        return found
 
 
 def results(
     encoding: Encoding, quantiles: Sequence[float], above: Mapping[str, float | Sequence[float]] | None = None
-) -> dict[str, Result]:
-    """Mean, standard deviation and quantiles of each value, and probabilities of labels and of more, by name.
+) -> list[Results]:
+    """Mean, standard deviation and quantiles of each value, and probabilities of labels and of more.
 
     Args:
         encoding: what the values are.
@@ -47,46 +50,53 @@ def results(
         ValueError: quantiles that are none, or too close for a name each; limits of labels or of what is no value.
     """
     quantiles, limits = _quantiles(quantiles), _limits(encoding, {} if above is None else above)
-    found = {}
+    found = []
     for i, name in enumerate(encoding.meaning.columns.values):
         if name in encoding.meaning.labels:
-            of = _of_labels(name, encoding.meaning.labels[name])
+            found.append(_of_labels(i, name, encoding.meaning.labels[name]))
         else:
-            of = _of_numbers(encoding, name, quantiles, limits.get(name, ()))
-        found |= {f"{name}_{kind}": Result(i, read, attrs) for kind, read, attrs in of}
+            found.append(_of_numbers(i, name, encoding, quantiles, limits.get(name, [])))
     return found
 
 
-_Read = tuple[str, Callable[[Any], Any], dict[str, str]]
+def _of_labels(output: int, name: str, labels: Sequence[Any]) -> Results:
+    attrs = {f"{name}_mode": {"long_name": f"most probable {name}"}}
+    attrs |= {f"{name}_is_{label}": {"long_name": f"probability of {label}"} for label in labels}
+
+    def read(one):
+        yield np.array(labels, object)[np.asarray(one.mode)]
+        yield from np.moveaxis(np.asarray(one.probs), -1, 0)
+
+    return Results(output, attrs, read)
 
 
-def _of_labels(name: str, labels: Sequence[Any]) -> Iterator[_Read]:
-    yield "mode", lambda one: np.array(labels, object)[np.asarray(one.mode)], {"long_name": f"most probable {name}"}
-    for j, label in enumerate(labels):
-        yield f"is_{label}", lambda one, j=j: one.probs[..., j], {"long_name": f"probability of {label}"}
-
-
-def _of_numbers(encoding: Encoding, name: str, quantiles: Iterable[float], limits: Iterable[float]) -> Iterator[_Read]:
+def _of_numbers(output: int, name: str, encoding: Encoding, quantiles: list[float], limits: list[float]) -> Results:
     units = encoding.meaning.units
     unit = {"units": units[name]} if name in units else {}
-    for kind, what in (("mean", "mean"), ("std", "standard deviation")):
-        attrs = {"long_name": f"predictive {what} of {name}"} | unit
-        yield kind, lambda one, kind=kind: getattr(encoding.marginal(name, one), kind), attrs
-    for p in quantiles:
-        kind = percent(p)
-        attrs = {"long_name": f"predictive quantile {kind[1:]} % of {name}"} | unit
-        yield kind, lambda one, p=p: encoding.inverse(name, np.asarray(one.quantile(p), np.float64)), attrs
-    for limit in limits:
-        told = repr(limit).removesuffix(".0")
-        read = partial(exceedance, threshold=encoding.limit(name, limit))
-        yield f"above_{told}", read, {"long_name": f"probability of {name} above {told}"}
+    attrs = {f"{name}_mean": {"long_name": f"predictive mean of {name}"} | unit}
+    attrs[f"{name}_std"] = {"long_name": f"predictive standard deviation of {name}"} | unit
+    for kind in map(percent, quantiles):
+        attrs[f"{name}_{kind}"] = {"long_name": f"predictive quantile {kind[1:]} % of {name}"} | unit
+    for told in (repr(limit).removesuffix(".0") for limit in limits):
+        attrs[f"{name}_above_{told}"] = {"long_name": f"probability of {name} above {told}"}
+
+    def read(one):
+        scaled = encoding.marginal(name, one)
+        yield scaled.mean
+        yield scaled.std
+        for p in quantiles:
+            yield encoding.inverse(name, np.asarray(one.quantile(p), np.float64))
+        for limit in limits:
+            yield exceedance(one, encoding.limit(name, limit))
+
+    return Results(output, attrs, read)
 
 
 def _quantiles(given: Any) -> list[float]:
     if not isinstance(given, Iterable):
         raise ValueError(f"`quantiles` must be a list of numbers, got {given!r}.")
-    found = [real("quantiles", p, 0, 1) for p in given]
-    if len(set(map(percent, found))) < len(set(found)):
+    found = _once(real("quantiles", p, 0, 1) for p in given)
+    if len(set(map(percent, found))) < len(found):
         raise ValueError(f"`quantiles` must differ by more than a millionth of a percent, got {found}.")
     return found
 
@@ -99,7 +109,12 @@ def _limits(encoding: Encoding, above: Any) -> dict[str, list[float]]:
     if strange := [name for name in above if name not in known]:
         raise ValueError(f"`above` must name values that are numbers, here {known}, got {strange[0]!r}.")
     many = {name: limits if isinstance(limits, Iterable) else [limits] for name, limits in above.items()}
-    return {name: [real("above", limit, -np.inf) for limit in limits] for name, limits in many.items()}
+    return {name: _once(real("above", limit, -np.inf) for limit in limits) for name, limits in many.items()}
+
+
+def _once(numbers: Iterable[float]) -> list[float]:
+    """Each of them once."""
+    return list(dict.fromkeys(numbers))
 
 
 def percent(p: float) -> str:

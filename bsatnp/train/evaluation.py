@@ -102,12 +102,10 @@ def evaluate(
     batches = whole("batches", batches_of(stream) if batches is None else batches)
     typed(key)
     total, waiting = metrics.Accumulator(), []
-    if mesh is not None:
-        mesh = devices.checked(mesh, ("batch",))
-        model = devices.placed(model, mesh)
+    model, mesh = _placed(model, mesh)
     for number in range(batches):
         batch = prepare(model, stream(number, key=jax.random.fold_in(key, number)))
-        waiting.append(batch_sums(model, shared(batch, mesh)))
+        waiting.append(batch_sums(model, batch, mesh=mesh))
         if len(waiting) == _WAITING or number == batches - 1:
             for scored in jax.device_get(waiting):
                 total.add_sums(scored)
@@ -117,7 +115,30 @@ def evaluate(
     return total.result()
 
 
+def batch_sums(model: AbstractModel, task: Task, *, mesh: Mesh | None = None) -> metrics.Sums:
+    """Sums of all scores over the observed targets of a prepared batch, see `bsatnp.metrics.sums`.
+
+    Args:
+        model: a model.
+        task: what `prepare` gives.
+        mesh: devices that share the batch, as in `fit`.
+
+    Raises:
+        ValueError: another kind of mesh, or a number of tasks that its devices do not divide.
+    """
+    model, mesh = _placed(model, mesh)
+    with devices.used(mesh):
+        return _sums(model, shared(task, mesh))
+
+
+def _placed(model: Model, mesh: Mesh | None) -> tuple[Model, Mesh | None]:
+    """The model on every device of a mesh, and that mesh."""
+    if mesh is None:
+        return model, None
+    mesh = devices.checked(mesh, ("batch",))
+    return devices.placed(model, mesh), mesh
+
+
 @devices.jit
-def batch_sums(model: AbstractModel, task: Task) -> metrics.Sums:
-    """Sums of all scores over the observed targets of a prepared batch, see `bsatnp.metrics.sums`."""
+def _sums(model: AbstractModel, task: Task) -> metrics.Sums:
     return metrics.sums(jax.vmap(model)(task.ctx, task.tgt), task.tgt.f, task.tgt.observed)

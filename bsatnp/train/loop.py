@@ -126,7 +126,8 @@ def fit(
         while now.step < steps and not stop:
             batch = prepare(model, stream(now.step, key=jax.random.fold_in(key, now.step)), seen=seen)
             batch = shared(batch, mesh)
-            now.model, now.optimizer, scores = _update((batch, optimizer, loss, mesh), now.model, now.optimizer)
+            with devices.used(mesh):
+                now.model, now.optimizer, scores = _update((batch, optimizer, loss, mesh), now.model, now.optimizer)
             waiting.append(scores)
             now.step += 1
             bar.update(1)
