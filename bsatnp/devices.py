@@ -90,8 +90,14 @@ def checked(mesh: Mesh, axes: Collection[str]) -> Mesh:
     return Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
 
 
-def used(mesh: Mesh | None) -> AbstractContextManager[Any]:
-    """A context in which attention spreads the tasks of a batch over the devices of a mesh."""
+def sharing(mesh: Mesh | None) -> AbstractContextManager[Any]:
+    """A context in which attention spreads the tasks of a batch over the devices of a mesh.
+
+    A compiled function that is called in it has to be given arrays on that mesh, see `placed`.
+
+    Args:
+        mesh: as `checked` gives it, with an axis named "batch"; None for a context without effect.
+    """
     return contextlib.nullcontext() if mesh is None else jax.set_mesh(mesh)
 
 

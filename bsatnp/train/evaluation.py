@@ -127,7 +127,7 @@ def batch_sums(model: AbstractModel, task: Task, *, mesh: Mesh | None = None) ->
         ValueError: another kind of mesh, or a number of tasks that its devices do not divide.
     """
     model, mesh = _placed(model, mesh)
-    with devices.used(mesh):
+    with devices.sharing(mesh):
         return _sums(model, shared(task, mesh))
 
 

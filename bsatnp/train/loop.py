@@ -126,7 +126,7 @@ def fit(
         while now.step < steps and not stop:
             batch = prepare(model, stream(now.step, key=jax.random.fold_in(key, now.step)), seen=seen)
             batch = shared(batch, mesh)
-            with devices.used(mesh):
+            with devices.sharing(mesh):
                 now.model, now.optimizer, scores = _update((batch, optimizer, loss, mesh), now.model, now.optimizer)
             waiting.append(scores)
             now.step += 1

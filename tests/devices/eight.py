@@ -2,14 +2,15 @@
 
 import json
 import sys
-from typing import Any
+from unittest import mock
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bsatnp import Points, Task, evaluate, fit
+from bsatnp import Points, Task, devices, evaluate, fit
+from bsatnp.attention import tiles
 from bsatnp.predict import predict
 from bsatnp.train import loop, optimizer
 from bsatnp.train.evaluation import learned_nll, shared
@@ -70,6 +71,21 @@ def predicted(model, *meshes):
     return [apart(one, predict(model, ctx, tgt, chunk=128, mesh=among)) for among in meshes]
 
 
+def update(model, count):
+    """One update of a batch that so many devices share, compiled."""
+    among = mesh(batch=count)
+    state = optimizer(10).init(eqx.filter(model, eqx.is_inexact_array))
+    fixed = (shared(stream(0, key=None), among), optimizer(10), learned_nll, among)
+    with devices.sharing(devices.checked(among, ("batch",))):
+        return loop._update.lower(fixed, model, state).compile().compiled
+
+
+def exchanged(model):
+    """How often the compiled update of a batch that eight devices share has one get what is another's."""
+    text = update(model, 8).as_text()
+    return {name: text.count(f" {name}(") for name in ("all-gather", "all-to-all", "collective-permute", "all-reduce")}
+
+
 def memory(model):
     """Bytes of the arrays that one device keeps or needs, by the number of devices."""
     ctx = jax.tree.map(jnp.asarray, points(2048))
@@ -78,12 +94,7 @@ def memory(model):
         among = mesh(ctx=count)
         conditioned = eqx.filter_jit(model.condition_over)(ctx, among, "ctx")
         kept[count] = sum(leaf.addressable_shards[0].data.nbytes for leaf in jax.tree.leaves(conditioned.memory))
-        batch = shared(stream(0, key=None), mesh(batch=count))
-        state = optimizer(10).init(eqx.filter(model, eqx.is_inexact_array))
-        fixed = (batch, optimizer(10), learned_nll, mesh(batch=count))
-        update: Any = loop._update
-        compiled = update.lower(fixed, model, state).compile()
-        needed[count] = compiled.compiled.memory_analysis().temp_size_in_bytes
+        needed[count] = update(model, count).memory_analysis().temp_size_in_bytes
     return [list(kept.values()), list(needed.values())]
 
 
@@ -98,6 +109,9 @@ def found():
     tgt, ctx, both = mesh(tgt=8), mesh(ctx=8), mesh(tgt=2, ctx=4)
     spread = ("BSATNP", "TNPD", "TETNP")
     yield "trained", {name: trained(every[name], mesh(batch=8)) for name in ("BSATNP", "ConvCNP")}
+    with mock.patch.dict(tiles.BUDGET, cpu=1):  # task after task
+        yield "trained apart", trained(every["BSATNP"], mesh(batch=8))
+        yield "exchanged", exchanged(every["BSATNP"])
     yield "targets", {name: predicted(model, tgt) for name, model in every.items()}
     yield "keys", {name: predicted(every[name], ctx, both) for name in spread}
     yield "memory", memory(every["BSATNP"])

@@ -37,9 +37,19 @@ def found():
 
 @pytest.mark.parametrize("name", ["BSATNP", "ConvCNP"])
 def test_training_is_that_of_one_device(found, name):
-    difference, moved, scores = found["trained"][name]
+    is_that_of_one_device(found["trained"][name])
+
+
+def is_that_of_one_device(trained):
+    difference, moved, scores = trained
     assert difference < 1e-5 and scores < 1e-5
     assert moved > 1e-3
+
+
+def test_each_device_attends_for_its_own_tasks(found):
+    is_that_of_one_device(found["trained apart"])
+    assert found["exchanged"].pop("all-reduce") > 0
+    assert not any(found["exchanged"].values()), found["exchanged"]
 
 
 def test_targets_spread_over_devices(found):
