@@ -33,8 +33,8 @@ def commit(name: str) -> str:
 
 
 def hardware(*found: Mapping[str, Any]) -> str:
-    """Of each machine the accelerator, or the cores and the processor where there is none."""
-    return ", ".join(map(_machine, found))
+    """Of each machine the accelerators, or the cores and the processor where there are none."""
+    return ", ".join(dict.fromkeys(map(_machine, found)))
 
 
 def _machine(found: Mapping[str, Any]) -> str:

@@ -30,8 +30,9 @@ def test_a_gap_has_its_standard_error_and_the_experiment_its_own_title(result):
 
 def test_every_machine_of_a_training_is_told(result):
     (here,) = result["hardware"]
-    text = render([result | {"hardware": [here, here | {"platform": "gpu", "device": "A100"}]}])
-    assert f"| {here['cores']} cores of {here['cpu']}, A100 |" in text
+    gpus = here | {"platform": "gpu", "device": "A100", "devices": 2}
+    text = render([result | {"hardware": [here, here | {"devices": 2}, gpus]}])
+    assert f"| {here['cores']} cores of {here['cpu']}, 2 × A100 |" in text
 
 
 def test_fewer_batches_are_told_and_the_bound_is_that_of_the_most(result):

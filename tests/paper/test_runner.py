@@ -40,7 +40,7 @@ def test_a_stopped_run_goes_on_to_the_same_result(job, tmp_path, monkeypatch):
     assert uncut is not None
     (here,) = uncut["hardware"]
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr("paper.machine.hardware", lambda: here | {"cpu": "another"})
+        elsewhere.setattr("paper.machine.hardware", lambda devices: here | {"cpu": "another"})
         assert run(job, stop=lambda step: step >= 2, progress=False) is None
     assert not job.result.exists() and (job.folder / "state.npz").exists()
     cut = run(job, progress=False)
@@ -124,6 +124,7 @@ def test_a_place_that_takes_no_file_is_refused_before_training(job, tmp_path, ca
     ("words", "message"),
     [
         (["--minutes", "-1"], "`minutes` must be at least 0, got -1.0.\n"),
+        (["--devices", "99"], f"`devices` must be at most {jax.device_count()}, as many as JAX sees, got 99.\n"),
         (["--seed", "-1"], "`seed` must be at least 0, got -1.\n"),
         (["--data", "here"], "`--data` must be left out for 'gp', which reads none, got 'here'.\n"),
     ],
@@ -261,7 +262,7 @@ def test_a_file_that_is_not_written_whole_is_not_written(tmp_path):
 
 def test_models_and_exact_posteriors_are_scored_on_the_same_batches(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "prepare", lambda model, task: task)
-    monkeypatch.setattr(evaluation, "batch_sums", lambda model, task: Sums({"nll": task}, jnp.int32(1)))
+    monkeypatch.setattr(evaluation, "batch_sums", lambda model, task, mesh: Sums({"nll": task}, jnp.int32(1)))
 
     def stream(number: int, *, key: Any) -> Any:
         return jax.random.uniform(jax.random.fold_in(key, number))
