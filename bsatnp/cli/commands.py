@@ -15,7 +15,7 @@ from bsatnp.checkpoint import check_writable
 from bsatnp.cli.options import columns, limits, parser
 from bsatnp.frames.files import MISSING, as_written, check_out, is_csv
 from bsatnp.frames.report import score_lines
-from bsatnp.frames.results import results
+from bsatnp.frames.results import described, results
 from bsatnp.frames.table import check_names, is_frame, need
 from bsatnp.groups import factors
 from bsatnp.models.base import count_parameters
@@ -68,13 +68,13 @@ def _predict(options: argparse.Namespace) -> None:
     _check_other(options.out, [options.model, options.data, *(options.context or ())])
     fitted = _load(options.model)
     data, context, above = _read(options.data, fitted), _context(options, fitted), limits(options)
-    told, table = results(fitted.encoding, options.quantiles, above), None
+    names, table = described(results(fitted.encoding, options.quantiles, above)), None
     if is_frame(data):  # results go beside all that is there, such as the names of places, as it is written
         table = as_written(options.data) if is_csv(options.data) and is_csv(options.out) else data.copy()
-        check_names(told, table.columns)
+        check_names(names, table.columns)
     predicted = fitted.predict(data, context=context, quantiles=options.quantiles, above=above)
     if table is not None:
-        for name in told:  # row by row: an index may have a label twice
+        for name in names:  # row by row: an index may have a label twice
             table[name] = predicted[name].array
         table.attrs, predicted = predicted.attrs, table
     frames.write(predicted, options.out)

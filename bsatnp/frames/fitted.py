@@ -17,7 +17,7 @@ from bsatnp.frames.columns import Columns
 from bsatnp.frames.drawing import AbstractSplits, Forecasts, same
 from bsatnp.frames.encoding import Encoding
 from bsatnp.frames.report import Report
-from bsatnp.frames.results import results
+from bsatnp.frames.results import described, results
 from bsatnp.frames.roles import same_width
 from bsatnp.frames.table import Table, table
 from bsatnp.joint import joint_samples
@@ -91,7 +91,7 @@ class Fitted(eqx.Module):
         """
         told = results(self.encoding, quantiles, above)
         asked, ctx = self._table(data), self._context(context)
-        attrs = {name: result for one in told for name, result in one.attrs.items()}
+        attrs = described(told)
         asked.layout.check(attrs)
         known, tgt = self._targets(asked, ctx)
         pred = self._distribution(ctx, tgt, progress=progress)

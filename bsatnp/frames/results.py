@@ -59,6 +59,11 @@ def results(
     return found
 
 
+def described(results: Iterable[Results]) -> dict[str, dict[str, str]]:
+    """By name of each result, in their order, its description and unit."""
+    return {name: attrs for one in results for name, attrs in one.attrs.items()}
+
+
 def _of_labels(output: int, name: str, labels: Sequence[Any]) -> Results:
     attrs = {f"{name}_mode": {"long_name": f"most probable {name}"}}
     attrs |= {f"{name}_is_{label}": {"long_name": f"probability of {label}"} for label in labels}
