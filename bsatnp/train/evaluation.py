@@ -14,6 +14,7 @@ from bsatnp.models.base import AbstractModel
 from bsatnp.tasks import Task
 
 Model = TypeVar("Model", bound=AbstractModel)
+_Tree = TypeVar("_Tree")
 
 #: Batches whose scores may wait on the device.
 _WAITING = 32
@@ -65,6 +66,18 @@ def shared(task: Task, mesh: Mesh | None) -> Task:
     return devices.placed(task, mesh, "batch")
 
 
+def replicated(tree: _Tree, mesh: Mesh | None) -> tuple[_Tree, Mesh | None]:
+    """The tree whole on every device of a mesh that shares batches, and that mesh; as they are where there is none.
+
+    Raises:
+        ValueError: another object, or an axis that is not called "batch".
+    """
+    if mesh is None:
+        return tree, None
+    mesh = devices.checked(mesh, ("batch",))
+    return devices.placed(tree, mesh), mesh
+
+
 def learned_nll(model: Model, task: Task) -> tuple[Float[Array, ""], Model]:
     """What `fit` minimises: `mean_nll` of the predictions of `model.learn`, and the model that it gives."""
     likelihood, model = model.learn(task.ctx, task.tgt)
@@ -102,10 +115,11 @@ def evaluate(
     batches = whole("batches", batches_of(stream) if batches is None else batches)
     typed(key)
     total, waiting = metrics.Accumulator(), []
-    model, mesh = _placed(model, mesh)
+    model, mesh = replicated(model, mesh)
     for number in range(batches):
         batch = prepare(model, stream(number, key=jax.random.fold_in(key, number)))
-        waiting.append(batch_sums(model, batch, mesh=mesh))
+        with devices.sharing(mesh):
+            waiting.append(_sums(model, shared(batch, mesh)))
         if len(waiting) == _WAITING or number == batches - 1:
             for scored in jax.device_get(waiting):
                 total.add_sums(scored)
@@ -126,17 +140,9 @@ def batch_sums(model: AbstractModel, task: Task, *, mesh: Mesh | None = None) ->
     Raises:
         ValueError: another kind of mesh, or a number of tasks that its devices do not divide.
     """
-    model, mesh = _placed(model, mesh)
+    model, mesh = replicated(model, mesh)
     with devices.sharing(mesh):
         return _sums(model, shared(task, mesh))
-
-
-def _placed(model: Model, mesh: Mesh | None) -> tuple[Model, Mesh | None]:
-    """The model on every device of a mesh, and that mesh."""
-    if mesh is None:
-        return model, None
-    mesh = devices.checked(mesh, ("batch",))
-    return devices.placed(model, mesh), mesh
 
 
 @devices.jit

@@ -19,7 +19,7 @@ from bsatnp import devices
 from bsatnp._types import Array, Key, typed, whole
 from bsatnp.models.base import AbstractModel, statistics, trainable
 from bsatnp.tasks import Task
-from bsatnp.train.evaluation import batches_of, evaluate, learned_nll, prepare, shared
+from bsatnp.train.evaluation import batches_of, evaluate, learned_nll, prepare, replicated, shared
 from bsatnp.train.optimisers import optimizer as _default_optimizer
 from bsatnp.train.resume import Progress, Run, copy, relaxed
 
@@ -113,9 +113,7 @@ def fit(
 
     run = Run(model, optimizer, steps=steps, key=key, path=checkpoint, validated=validation is not None)
     now = run.resume()
-    if mesh is not None:
-        mesh = devices.checked(mesh, ("batch",))
-        now.model, now.optimizer = devices.placed((now.model, now.optimizer), mesh)
+    (now.model, now.optimizer), mesh = replicated((now.model, now.optimizer), mesh)
     seen, loss = loss is None, learned_nll if loss is None else loss
     if validation is not None and now.step < steps:
         prepare(now.model, validation(0, key=jax.random.fold_in(validation_key, 0)))  # refused now, not after hours
