@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from bsatnp._types import Index, Key, whole
@@ -107,7 +108,12 @@ def stacked(depth: int, make_score: Callable[[Key], Any], *, key: Key, **block: 
 
 
 def over_blocks(
-    step: Callable[..., tuple[Any, Any]], tokens: Any, blocks: Any, *extra: Any, recompute: bool = True
+    step: Callable[..., tuple[Any, Any]],
+    tokens: Any,
+    blocks: Any,
+    *extra: Any,
+    last: Callable[..., Any] | None = None,
+    recompute: bool = True,
 ) -> tuple[Any, Any]:
     """Scan `step(tokens, block, *extra)` over stacked blocks, so that one block is compiled, not all.
 
@@ -116,6 +122,8 @@ def over_blocks(
         tokens: what enters the first block.
         blocks: see `stacked`; or a pytree of such stacks.
         extra: pytrees of arrays with one entry for each block.
+        last: what the last block keeps, called as `step` is, where nobody needs the tokens after it: the work of a
+            block is saved. They are then those that enter it.
         recompute: whether a gradient keeps only what enters a block and what its attention found, and computes the rest
             again: little work beside the attention, and most of the memory.
 
@@ -124,11 +132,19 @@ def over_blocks(
     """
     arrays, static = eqx.partition(blocks, eqx.is_array)
 
-    def body(tokens, arrays_extra):
-        arrays, extra = arrays_extra
-        return step(tokens, eqx.combine(arrays, static), *extra)
+    def called(function):
+        def body(tokens, arrays_extra):
+            arrays, extra = arrays_extra
+            return function(tokens, eqx.combine(arrays, static), *extra)
 
-    if recompute:
+        if not recompute:
+            return body
         policy = jax.checkpoint_policies.save_only_these_names(ATTENTION)
-        body = jax.checkpoint(body, prevent_cse=False, policy=policy)  # pyright: ignore[reportPrivateImportUsage]
-    return jax.lax.scan(body, tokens, (arrays, extra))
+        return jax.checkpoint(body, prevent_cse=False, policy=policy)  # pyright: ignore[reportPrivateImportUsage]
+
+    each = arrays, extra
+    if last is None:
+        return jax.lax.scan(called(step), tokens, each)
+    tokens, kept = jax.lax.scan(called(step), tokens, jax.tree.map(lambda x: x[:-1], each))
+    end = called(last)(tokens, jax.tree.map(lambda x: x[-1], each))
+    return tokens, jax.tree.map(lambda before, end: jnp.concatenate([before, end[None]]), kept, end)

@@ -98,7 +98,7 @@ class PTTETNP(AbstractTransformer):
     Defaults are the paper's sizes (PT-TE-TNP). In every layer the pseudo-tokens attend to the context, then the context
     to the pseudo-tokens, then the targets to the pseudo-tokens. The learned places are relative to the mean place of
     the context, and all places are taken relative to it. As in the authors' model nothing attends to the context after
-    its last update, whose block is there and does not learn.
+    its last update, whose block is there and is not used.
 
     **Invariant under.** Shifts of the components of `group`. Rotations are not among its symmetries even with a group
     of invariants that they keep, since the learned places do not turn with the data; `group` is therefore made of
@@ -191,15 +191,22 @@ class PTTETNP(AbstractTransformer):
         origin = self._origin(index, mask)
         here = self.relative(index, origin)
 
-        def step(both, layer):
+        def seeing(both, block):
             pseudo, tokens = both
+            return block(pseudo, block.keys_values(tokens), index=self.places, ctx_index=here, mask=mask)
+
+        def step(both, layer):
             to_pseudo, to_context, to_targets = layer
-            pseudo = to_pseudo(pseudo, to_pseudo.keys_values(tokens), index=self.places, ctx_index=here, mask=mask)
-            tokens = to_context(tokens, to_context.keys_values(pseudo), index=here, ctx_index=self.places)
+            pseudo = seeing(both, to_pseudo)
+            tokens = to_context(both[1], to_context.keys_values(pseudo), index=here, ctx_index=self.places)
             return (pseudo, tokens), to_targets.keys_values(pseudo)
 
+        def last(both, layer):
+            to_pseudo, _, to_targets = layer
+            return to_targets.keys_values(seeing(both, to_pseudo))
+
         layers = self.pseudo_blocks, self.context_blocks, self.blocks
-        _, keys_values = over_blocks(step, (self.pseudo_tokens, tokens), layers)
+        _, keys_values = over_blocks(step, (self.pseudo_tokens, tokens), layers, last=last)
         return ConditionedPTTETNP(self, keys_values, origin, mask.any())
 
     def relative(self, index: Index, origin: Index) -> dict[str, Array]:

@@ -177,7 +177,7 @@ class ConditionedTransformer(eqx.Module):
 
 
 def self_attended(model: AbstractTransformer, ctx: Points, axis: str | None) -> Memory:
-    """Run the context through all blocks, where it attends to itself, and keep every block's keys and values.
+    """Run the context through the blocks, where it attends to itself, and keep every block's keys and values.
 
     With `axis` every device updates all tokens, from the keys that it keeps and what the others found with theirs.
     """
@@ -185,11 +185,14 @@ def self_attended(model: AbstractTransformer, ctx: Points, axis: str | None) -> 
     needed = model.needs(index)
     mine, here = kept((needed, mask), axis)
 
+    def keep(tokens, block):
+        return block.keys_values(kept(tokens, axis))
+
     def step(tokens, block):
-        keys_values = block.keys_values(kept(tokens, axis))
+        keys_values = keep(tokens, block)
         return block(tokens, keys_values, index=needed, ctx_index=mine, mask=here, axis=axis), keys_values
 
-    _, keys_values = over_blocks(step, tokens, model.blocks)
+    _, keys_values = over_blocks(step, tokens, model.blocks, last=keep)
     return Memory(keys_values, mine, here)
 
 
