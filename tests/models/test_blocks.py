@@ -20,12 +20,11 @@ def _step(tokens, block):
 def test_the_last_block_may_only_keep(depth):
     tokens, blocks = jnp.array([1.0, 2.0]), jnp.arange(2.0, 2.0 + depth)
     end, kept = over_blocks(_step, tokens, blocks, last=_keep)
-    now, wanted = np.array([1.0, 2.0]), []
-    for block in np.arange(2.0, 2.0 + depth):
-        entered = now
-        wanted.append(np.sin(entered) + block)
-        now = entered * block
-    np.testing.assert_allclose(end, entered)
+    entered = [np.array([1.0, 2.0])]  # what enters each block
+    for block in np.arange(2.0, 1.0 + depth):
+        entered.append(entered[-1] * block)
+    wanted = [np.sin(each) + block for each, block in zip(entered, np.arange(2.0, 2.0 + depth), strict=True)]
+    np.testing.assert_allclose(end, entered[-1])
     np.testing.assert_allclose(kept, np.stack(wanted), rtol=1e-6)
 
 
