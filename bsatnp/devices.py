@@ -93,7 +93,8 @@ def checked(mesh: Mesh, axes: Collection[str]) -> Mesh:
 def sharing(mesh: Mesh | None) -> AbstractContextManager[Any]:
     """A context in which attention spreads the tasks of a batch over the devices of a mesh.
 
-    A compiled function that is called in it has to be given arrays on that mesh, see `placed`.
+    A compiled function that is called in it has to be given arrays on that mesh, see `placed`. No more than that call
+    belongs in it: what takes a mesh of its own, such as `predict`, does not run there.
 
     Args:
         mesh: as `checked` gives it, with an axis named "batch"; None for a context without effect.

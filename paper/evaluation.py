@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 
 from bsatnp.checkpoint.writing import replacing
 from bsatnp.train import batch_sums, prepare
+from bsatnp.train.evaluation import replicated
 from paper.files import read_lines
 from paper.protocol import SMOKE, Stream, describe
 
@@ -81,6 +82,7 @@ def scores(
     progress: Callable,
 ) -> list[dict[str, float]]:
     """Sums of all scores over each test batch, with the number of values as "count" and what it took as "seconds"."""
+    model, mesh = replicated(model, mesh)
 
     def make(numbers: list[int]) -> list[dict]:
         key, start = test_key(), time.perf_counter()

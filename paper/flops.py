@@ -163,7 +163,8 @@ def table(found: dict[str, Any]) -> list[str]:
         paper = published.COMPLEXITY.get(row["model"])
         cells = [row["model"], f"{row['parameters']:,}", *(f"{c['counted'] / 1e9:.0f}" for c in both)]
         cells += ["", ""] if paper is None else [str(paper[0]), str(paper[1])]
-        cells += [f"{c['xla'] / 1e9:.0f}" for c in both] + [f"{c['temporary'] / 2**20:,.0f}" for c in both]
+        cells += ["" if c["xla"] is None else f"{c['xla'] / 1e9:.0f}" for c in both]
+        cells += [f"{c['temporary'] / 2**20:,.0f}" for c in both]
         cells += ["" if c["seconds"] is None else f"{c['seconds']:.2f}" for c in both]
         cells += ["", ""] if paper is None else [f"{paper[2]:.0f} min", f"{1 / paper[3]:.3f}"]
         body.append(cells)

@@ -106,7 +106,7 @@ def _budget(rows: list[dict[str, Any]]) -> Iterable[str]:
     for one in rows:
         made = ", ".join(map(commit, one["commits"]))
         tested, where = one.get("tested", {}), hardware(*one["hardware"])
-        if (on := tested.get("hardware")) not in (None, *one["hardware"]):
+        if (on := tested.get("hardware")) and hardware(on) not in map(hardware, one["hardware"]):
             where += f", tests {hardware(on)}"
         counts = ["" if one[n] is None else f"{one[n]:,}" for n in ("steps", "best_step", "parameters")]
         times = [duration(one["train_seconds"]), _tested(one.get("test_seconds") or {})]

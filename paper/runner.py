@@ -111,6 +111,7 @@ def run(
         return there
     experiment = find(job.experiment)
     preset, made, mesh = experiment.preset(job.preset, job.data), record.made(devices), machine.mesh(devices)
+    _check_shared(preset, devices)
     if not _train(job, experiment, preset, made, minutes, stop, mesh=mesh, progress=progress):
         _say(f"{job.name} was stopped before its end; the same command goes on.", progress)
         return None
@@ -119,6 +120,16 @@ def run(
     write(job.result, result)
     _say(f"{job.result} written.", progress)
     return result
+
+
+def _check_shared(preset: Preset, devices: int) -> None:
+    """Refuse devices that do not divide some batch, before anything is computed or kept."""
+    streams = {"training": preset.train, "validation": preset.validation}
+    streams |= {f"the test '{domain}'": stream for domain, stream in preset.tests.items()}
+    for name, stream in streams.items() if devices > 1 else ():
+        count = len(stream(0, key=jax.random.key(0)).ctx.mask)
+        if count % devices:
+            raise ValueError(f"`devices` must divide the {count} tasks of a batch of {name}, got {devices}.")
 
 
 def _train(job, experiment, preset, made, minutes, stop, *, mesh, progress) -> bool:

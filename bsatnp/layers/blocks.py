@@ -115,15 +115,15 @@ def over_blocks(
     last: Callable[..., Any] | None = None,
     recompute: bool = True,
 ) -> tuple[Any, Any]:
-    """Scan `step(tokens, block, *extra)` over stacked blocks, so that one block is compiled, not all.
+    """Scan `step(tokens, block, *extra)` over stacked blocks, so that one block is compiled for all.
 
     Args:
         step: gives the next tokens and what to keep of this block.
         tokens: what enters the first block.
         blocks: see `stacked`; or a pytree of such stacks.
         extra: pytrees of arrays with one entry for each block.
-        last: what the last block keeps, called as `step` is, where nobody needs the tokens after it: the work of a
-            block is saved. They are then those that enter it.
+        last: what the last block keeps, called as `step` is, where nobody needs the tokens after it: the rest of its
+            work is saved, and it is compiled apart. The tokens that are returned are then those that enter it.
         recompute: whether a gradient keeps only what enters a block and what its attention found, and computes the rest
             again: little work beside the attention, and most of the memory.
 
@@ -145,6 +145,20 @@ def over_blocks(
     each = arrays, extra
     if last is None:
         return jax.lax.scan(called(step), tokens, each)
-    tokens, kept = jax.lax.scan(called(step), tokens, jax.tree.map(lambda x: x[:-1], each))
-    end = called(last)(tokens, jax.tree.map(lambda x: x[-1], each))
-    return tokens, jax.tree.map(lambda before, end: jnp.concatenate([before, end[None]]), kept, end)
+
+    # what is kept goes where it stays: to join the last entry to those before would take a copy of them all
+    before, final = (jax.tree.map(lambda x, part=part: x[part], each) for part in (slice(-1), -1))
+    depth = len(jax.tree.leaves(each)[0])
+    kept = jax.eval_shape(called(last), tokens, final)
+    kept = jax.tree.map(lambda x: jnp.zeros((depth, *x.shape), x.dtype), kept)
+
+    def put(kept, number, one):
+        return jax.tree.map(lambda all, one: all.at[number].set(one), kept, one)
+
+    def body(carry, numbered):
+        (tokens, kept), (number, block) = carry, numbered
+        tokens, one = called(step)(tokens, block)
+        return (tokens, put(kept, number, one)), None
+
+    (tokens, kept), _ = jax.lax.scan(body, (tokens, kept), (jnp.arange(depth - 1), before))
+    return tokens, put(kept, depth - 1, called(last)(tokens, final))

@@ -90,7 +90,7 @@ class BSATNP(AbstractContextTransformer):
         return None if score is None else score.bias
 
     def remember(self, ctx: Points, *, axis: str | None = None) -> Memory:
-        """Run the context through all blocks and keep every block's keys and values."""
+        """Run the context through the blocks and keep every block's keys and values."""
         return self_attended(self, ctx, axis)
 
 

@@ -83,5 +83,5 @@ class TNPD(AbstractContextTransformer):
         self.norm_out = LayerNorm(dim) if pre_norm else None
 
     def remember(self, ctx: Points, *, axis: str | None = None) -> Memory:
-        """Run the context through all blocks and keep every block's keys and values."""
+        """Run the context through the blocks and keep every block's keys and values."""
         return self_attended(self, ctx, axis)

@@ -135,7 +135,7 @@ def batch_sums(model: AbstractModel, task: Task, *, mesh: Mesh | None = None) ->
     Args:
         model: a model.
         task: what `prepare` gives.
-        mesh: devices that share the batch, as in `fit`.
+        mesh: devices that share the batch, as in `fit`; not under `jit` or `grad`, see `bsatnp.devices.sharing`.
 
     Raises:
         ValueError: another kind of mesh, or a number of tasks that its devices do not divide.

@@ -116,7 +116,8 @@ def fit(
     (now.model, now.optimizer), mesh = replicated((now.model, now.optimizer), mesh)
     seen, loss = loss is None, learned_nll if loss is None else loss
     if validation is not None and now.step < steps:
-        prepare(now.model, validation(0, key=jax.random.fold_in(validation_key, 0)))  # refused now, not after hours
+        first = prepare(now.model, validation(0, key=jax.random.fold_in(validation_key, 0)))
+        shared(first, mesh)  # refused now, not after hours
     waiting: list[Array] = []
     start = time.perf_counter() - now.seconds
     stop = False

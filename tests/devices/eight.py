@@ -109,9 +109,11 @@ def found():
     tgt, ctx, both = mesh(tgt=8), mesh(ctx=8), mesh(tgt=2, ctx=4)
     spread = ("BSATNP", "TNPD", "TETNP")
     yield "trained", {name: trained(every[name], mesh(batch=8)) for name in ("BSATNP", "ConvCNP")}
+    jax.clear_caches()  # of what was traced under another budget
     with mock.patch.dict(tiles.BUDGET, cpu=1):  # task after task
         yield "trained apart", trained(every["BSATNP"], mesh(batch=8))
         yield "exchanged", exchanged(every["BSATNP"])
+    jax.clear_caches()
     yield "targets", {name: predicted(model, tgt) for name, model in every.items()}
     yield "keys", {name: predicted(every[name], ctx, both) for name in spread}
     yield "memory", memory(every["BSATNP"])

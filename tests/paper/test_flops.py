@@ -52,6 +52,12 @@ def test_what_was_found_is_kept_where_it_can_be(tmp_path, monkeypatch, capsys):
     assert json.loads((tmp_path / "results" / "flops.json").read_text()) == {"rows": []}
 
 
+def test_what_xla_does_not_count_is_left_out():
+    none = {"counted": 2e9, "xla": None, "temporary": 2**20, "seconds": None}
+    *_, row = flops.table({"rows": [{"model": "nobody", "parameters": 7, "train": none, "infer": none}]})
+    assert row == "| nobody | 7 | 2 | 2 |  |  |  |  | 1 | 1 |  |  |  |  |"
+
+
 def test_a_model_that_is_none_is_refused_before_others_are_measured(monkeypatch):
     monkeypatch.setattr(flops, "of_model", lambda *args, **options: pytest.fail("measured first"))
     with pytest.raises(ValueError, match="`model` must be one of"):

@@ -50,6 +50,23 @@ def test_a_stopped_run_goes_on_to_the_same_result(job, tmp_path, monkeypatch):
     assert (cut["parts"], uncut["parts"]) == (2, 1) and cut["hardware"] == [here | {"cpu": "another"}, here]
 
 
+def test_devices_share_training_and_tests_or_nothing_begins(job, monkeypatch):
+    among, given = jax.make_mesh((1,), ("batch",)), []
+    monkeypatch.setattr(machine, "mesh", lambda devices: among)
+    with pytest.raises(ValueError, match="`devices` must divide the 2 tasks of a batch of training, got 3"):
+        run(job, devices=3, progress=False)
+    assert not job.runs.exists()
+
+    def noting(function):
+        return lambda *args, mesh, **options: given.append(mesh) or function(*args, mesh=mesh, **options)
+
+    monkeypatch.setattr(runner, "fit", noting(runner.fit))
+    monkeypatch.setattr(evaluation, "batch_sums", noting(evaluation.batch_sums))
+    result = run(job, devices=2, progress=False)
+    assert result is not None and result["hardware"][0]["devices"] == result["tested"]["hardware"]["devices"] == 2
+    assert [mesh.axis_names for mesh in given] == [("batch",)] * (1 + 3 * 3)
+
+
 def test_the_result_is_complete_and_whole(finished, tmp_path):
     job, result = finished
     assert json.loads(job.result.read_text()) == result
