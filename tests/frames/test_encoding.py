@@ -14,7 +14,7 @@ from bsatnp.checkpoint.trees import describe, known_names, rebuild
 from bsatnp.frames.encoding import Encoding
 from bsatnp.frames.fitted import scores
 from bsatnp.frames.meaning import Meaning
-from bsatnp.frames.results import percent, results
+from bsatnp.frames.results import described, percent, results
 from bsatnp.frames.roles import lengths
 from bsatnp.frames.table import table
 from bsatnp.groups import Translation
@@ -149,7 +149,7 @@ def test_scaling_is_by_one_width_in_the_plane_and_forgets_what_it_was_not_fitted
 def read_off(told, pred):
     """All results of all values, and what is said of each."""
     found = {name: values for one in told for name, values in one(pred).items()}
-    return found, {name: attrs for one in told for name, attrs in one.attrs.items()}
+    return found, described(told)
 
 
 def test_results_are_the_distributions_of_scipy_in_the_units_of_the_data():
